@@ -1,0 +1,21 @@
+# Everything comes from Debian 12 packages; scripts/install lists them.
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CapnProto REQUIRED)
+find_package(MPI REQUIRED COMPONENTS C)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(zmq REQUIRED IMPORTED_TARGET libzmq)
+
+# Debian's package file for oneDNN demands OpenCL headers that the CPU library does not use: look for the library itself.
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+find_path(DNNL_INCLUDE_DIR dnnl.hpp PATH_SUFFIXES oneapi/dnnl REQUIRED)
+add_library(lockstep_dnnl INTERFACE)
+target_link_libraries(lockstep_dnnl INTERFACE ${DNNL_LIBRARY} OpenMP::OpenMP_CXX)
