@@ -1,0 +1,150 @@
+#include "model/kernels/cpu/matmul_kernels.h"
+
+#include "model/kernels/matmul.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "model/kernels/cpu/matmul_kernels.cc"
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::model::internal::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+// At most 16 lanes: a panel is three vectors wide on AVX-512 and 3 x 2 or 3 x 4 narrower ones elsewhere.
+using Float = hn::CappedTag<float, 16>;
+using Vec = hn::Vec<Float>;
+
+// Rows of a register tile: three accumulators a row, so 24 of 32 registers with AVX-512 and 12 of 16 elsewhere.
+constexpr int kMaxTileRows = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
+
+#define LOCKSTEP_TILE_ROWS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+
+// One tile: kRows x 3 vectors of outputs, each a chain over k. Accumulators are named variables: arrays would go to memory.
+template <int kRows>
+HWY_INLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t a_row_stride, int64_t a_k_stride,
+                     const float* HWY_RESTRICT b, float* HWY_RESTRICT c, bool add) {
+  const Float d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+#define LOCKSTEP_DECLARE(i)                                            \
+  Vec acc##i##a = hn::Zero(d), acc##i##b = acc##i##a, acc##i##c = acc##i##a; \
+  (void)acc##i##a, (void)acc##i##b, (void)acc##i##c;
+  LOCKSTEP_TILE_ROWS(LOCKSTEP_DECLARE)
+#undef LOCKSTEP_DECLARE
+  if (add) {
+#define LOCKSTEP_LOAD(i)                                \
+  if constexpr (kRows > i) {                            \
+    acc##i##a = hn::LoadU(d, c + i * kPanel);           \
+    acc##i##b = hn::LoadU(d, c + i * kPanel + lanes);   \
+    acc##i##c = hn::LoadU(d, c + i * kPanel + 2 * lanes); \
+  }
+    LOCKSTEP_TILE_ROWS(LOCKSTEP_LOAD)
+#undef LOCKSTEP_LOAD
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    const Vec b0 = hn::LoadU(d, b + k * kPanel);
+    const Vec b1 = hn::LoadU(d, b + k * kPanel + lanes);
+    const Vec b2 = hn::LoadU(d, b + k * kPanel + 2 * lanes);
+    const float* HWY_RESTRICT ak = a + k * a_k_stride;
+#define LOCKSTEP_STEP(i)                                   \
+  if constexpr (kRows > i) {                               \
+    const Vec x = hn::Set(d, ak[i * a_row_stride]);        \
+    acc##i##a = hn::MulAdd(x, b0, acc##i##a);              \
+    acc##i##b = hn::MulAdd(x, b1, acc##i##b);              \
+    acc##i##c = hn::MulAdd(x, b2, acc##i##c);              \
+  }
+    LOCKSTEP_TILE_ROWS(LOCKSTEP_STEP)
+#undef LOCKSTEP_STEP
+  }
+#define LOCKSTEP_STORE(i)                                \
+  if constexpr (kRows > i) {                             \
+    hn::StoreU(acc##i##a, d, c + i * kPanel);            \
+    hn::StoreU(acc##i##b, d, c + i * kPanel + lanes);    \
+    hn::StoreU(acc##i##c, d, c + i * kPanel + 2 * lanes); \
+  }
+  LOCKSTEP_TILE_ROWS(LOCKSTEP_STORE)
+#undef LOCKSTEP_STORE
+}
+#undef LOCKSTEP_TILE_ROWS
+
+template <int kRows>
+void TileRows(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b, float* c,
+              bool add) {
+  const int64_t width = 3 * static_cast<int64_t>(hn::Lanes(Float()));
+  if constexpr (kRows > 0) {
+    if (rows != kRows) {
+      TileRows<kRows - 1>(rows, depth, a, a_row_stride, a_k_stride, b, c, add);
+      return;
+    }
+    for (int64_t j = 0; j < kPanel; j += width) Tile<kRows>(depth, a, a_row_stride, a_k_stride, b + j, c + j, add);
+  }
+}
+
+void PanelProduct(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b, float* c,
+                  bool add) {
+  for (int64_t m = 0; m < rows; m += kMaxTileRows) {
+    const int64_t count = rows - m < kMaxTileRows ? rows - m : kMaxTileRows;
+    TileRows<kMaxTileRows>(count, depth, a + m * a_row_stride, a_row_stride, a_k_stride, b, c + m * kPanel, add);
+  }
+}
+
+void ConvertToFloat(const Bf16* from, int64_t count, float* to) {
+  const Float d;
+  const hn::Rebind<uint16_t, Float> du16;
+  const hn::RebindToUnsigned<Float> du32;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto bits = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(from) + i);
+    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du32, bits))), d, to + i);
+  }
+  for (; i < count; ++i) to[i] = ToFloat(from[i]);
+}
+
+void ConvertToBf16(const float* from, int64_t count, Bf16* to) {
+  const Float d;
+  const hn::Rebind<uint16_t, Float> du16;
+  const hn::RebindToUnsigned<Float> du32;
+  const hn::RebindToSigned<Float> di32;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto one = hn::Set(du32, 1u);
+  const auto half = hn::Set(du32, 0x7fffu);
+  const auto quiet = hn::Set(du32, 0x40u);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const Vec value = hn::LoadU(d, from + i);
+    const auto bits = hn::BitCast(du32, value);
+    const auto upper = hn::ShiftRight<16>(bits);
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(half, hn::And(upper, one))));
+    const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
+    const auto result = hn::IfThenElse(is_nan, hn::Or(upper, quiet), rounded);
+    // The values are below 2^16, so the saturating narrowing from signed keeps them.
+    hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di32, result)), du16, reinterpret_cast<uint16_t*>(to) + i);
+  }
+  for (; i < count; ++i) to[i] = ToBf16(from[i]);
+}
+
+const char* KernelTargetName() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace lockstep::model::internal::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::model::internal {
+
+HWY_EXPORT(PanelProduct);
+HWY_EXPORT(ConvertToFloat);
+HWY_EXPORT(ConvertToBf16);
+HWY_EXPORT(KernelTargetName);
+
+void PanelProduct(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b, float* c,
+                  bool add) {
+  HWY_DYNAMIC_DISPATCH(PanelProduct)(rows, depth, a, a_row_stride, a_k_stride, b, c, add);
+}
+void ConvertToFloat(const Bf16* from, int64_t count, float* to) { HWY_DYNAMIC_DISPATCH(ConvertToFloat)(from, count, to); }
+void ConvertToBf16(const float* from, int64_t count, Bf16* to) { HWY_DYNAMIC_DISPATCH(ConvertToBf16)(from, count, to); }
+const char* KernelTargetName() { return HWY_DYNAMIC_DISPATCH(KernelTargetName)(); }
+
+}  // namespace lockstep::model::internal
+#endif
