@@ -1,0 +1,280 @@
+// Every option of a run, typed. One YAML file and `section.key=value` overrides fill it (yaml_reader.h); `lockstep
+// config` prints it. The text beside each name in List() is that option's comment: what it does, why its default, its
+// unit. Validate() returns InvalidArgument "<path> is <value>: it must be <valid>".
+//
+// Plain data: copy freely; nothing here reads files.
+#ifndef LOCKSTEP_RUNTIME_JOB_OPTIONS_H_
+#define LOCKSTEP_RUNTIME_JOB_OPTIONS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/data/sampling_params.h"
+#include "runtime/job/field_list.h"
+
+namespace lockstep::job {
+
+struct LoopOptions {
+  std::string dir = "runs/lockstep";
+  uint64_t seed = 1;
+  int64_t steps = 20;
+  int64_t save_every = 0;
+  int32_t max_skipped_steps = 3;
+
+  void List(FieldList& list) {
+    list.BeginSection("run", "The run as a whole.");
+    list.Add("dir", &dir, "Run folder: effective config, metrics, trajectories, exports. Created if it is missing.");
+    list.Add("seed", &seed, "Every random number of the run comes from it: same seed, same data, same bits.");
+    list.Add("steps", &steps, "Training steps; one step trains one batch of prompts.");
+    list.Add("save_every", &save_every,
+             "Exports the model every so many steps. 0: only at the end, since an export is as large as the model.");
+    list.Add(
+        "max_skipped_steps", &max_skipped_steps,
+        "A step with a non-finite gradient norm changes nothing; so many in a row stop the run, since it would not "
+        "recover on its own.");
+  }
+  absl::Status Validate() const;
+};
+
+enum class ComputeType : uint8_t { kF32, kBf16 };
+
+struct ModelOptions {
+  std::string path;
+  ComputeType dtype = ComputeType::kBf16;
+
+  void List(FieldList& list) {
+    list.BeginSection("model", "The model to train.");
+    list.Add("path", &path, "Hugging Face model folder (config.json, safetensors, tokenizer.json) or a GGUF file.");
+    list.AddEnum(
+        "dtype", &dtype, DtypeNames(),
+        "Compute type: f32 or bf16. Master weights and optimizer state are f32 in both; bf16 is about twice as "
+        "fast where the machine has it and falls back to f32, with one line in the log, where not.");
+  }
+  static absl::Span<const char* const> DtypeNames();
+  absl::Status Validate() const;
+};
+
+enum class TooLong : uint8_t { kError, kDrop };
+absl::Span<const char* const> EnumNames(TooLong);
+
+struct DataOptions {
+  std::vector<std::string> train;
+  std::vector<std::string> eval;
+  bool shuffle = true;
+  TooLong too_long = TooLong::kError;
+  int32_t max_prompt_tokens = 0;
+
+  void List(FieldList& list) {
+    list.BeginSection("data", "Prompts: JSON lines with \"messages\" or \"prompt\"; other fields go to the reward.");
+    list.Add("train", &train, "Files to train on, read in this order and over again for as many steps as there are.");
+    list.Add("eval", &eval, "Files to evaluate on; never trained.");
+    list.Add("shuffle", &shuffle, "Draws the training rows of each epoch in a new order, which run.seed decides.");
+    list.Add("too_long", &too_long,
+             "A prompt above max_prompt_tokens: error stops before training, drop leaves it out.");
+    list.Add("max_prompt_tokens", &max_prompt_tokens,
+             "Longest prompt. 0: whatever leaves room for rollout.max_tokens in the model's context.");
+  }
+  absl::Status Validate() const;
+};
+
+// Sampling for training. `sampling` holds rollout.temperature, top_k, top_p, max_tokens, min_tokens, stop, stop_ids.
+struct RolloutOptions {
+  int32_t prompts_per_step = 8;
+  int32_t n = 8;
+  SamplingParams sampling;
+  int32_t max_batch = 64;
+  int32_t prefill_chunk_tokens = 256;
+  int64_t kv_blocks = 0;
+  int64_t kv_memory_mb = 0;
+
+  void List(FieldList& list);
+  absl::Status Validate() const;
+};
+
+enum class RewardKind : uint8_t { kArithmetic, kJsonObject, kExactMatch, kProcess };
+absl::Span<const char* const> EnumNames(RewardKind);
+
+struct RewardOptions {
+  RewardKind kind = RewardKind::kArithmetic;
+  std::string answer_field = "answer";
+  std::string regex;
+  double format_bonus = 0;
+  std::vector<std::string> command;
+  int32_t num_processes = 1;
+  int64_t deadline_ms = 30'000;
+  int32_t max_attempts = 3;
+  std::map<std::string, double> weights;
+
+  void List(FieldList& list);
+  absl::Status Validate() const;
+};
+
+enum class Advantage : uint8_t { kGrpo, kDrGrpo, kGrpoLoo, kRloo, kReinforcePp, kReinforcePpBaseline, kGdpo };
+enum class AdvantageStd : uint8_t { kSample, kPopulation };
+enum class Loss : uint8_t { kPpoClip, kReinforce, kGspo, kCispo };
+enum class Aggregation : uint8_t {
+  kTokenMean,
+  kSeqMeanTokenMean,
+  kSeqMeanTokenMeanAllRows,
+  kSeqMeanTokenSum,
+  kSeqMeanTokenSumNorm
+};
+enum class KlEstimator : uint8_t { kK1, kK2, kK3 };
+enum class KlGradient : uint8_t { kPathwise, kScore, kStraightThroughK2 };
+absl::Span<const char* const> EnumNames(Advantage);
+absl::Span<const char* const> EnumNames(AdvantageStd);
+absl::Span<const char* const> EnumNames(Loss);
+absl::Span<const char* const> EnumNames(Aggregation);
+absl::Span<const char* const> EnumNames(KlEstimator);
+absl::Span<const char* const> EnumNames(KlGradient);
+
+struct AlgorithmOptions {
+  Advantage advantage = Advantage::kGrpo;
+  AdvantageStd advantage_std = AdvantageStd::kSample;
+  double advantage_eps = 1e-6;
+  Loss loss = Loss::kPpoClip;
+  double clip_ratio_low = 0.2;
+  double clip_ratio_high = 0.2;
+  double clip_ratio_c = 0;
+  Aggregation aggregation = Aggregation::kTokenMean;
+  int64_t norm_length_tokens = 0;
+  double kl_loss_coef = 0;
+  KlEstimator kl_estimator = KlEstimator::kK3;
+  KlGradient kl_gradient = KlGradient::kPathwise;
+
+  void List(FieldList& list);
+  absl::Status Validate() const;
+};
+
+enum class Schedule : uint8_t { kConstant, kLinear, kCosine };
+enum class Recompute : uint8_t { kNone, kLayer };
+enum class Packing : uint8_t { kSequential, kBinpack };
+absl::Span<const char* const> EnumNames(Schedule);
+absl::Span<const char* const> EnumNames(Recompute);
+absl::Span<const char* const> EnumNames(Packing);
+
+struct LearnerOptions {
+  double lr = 1e-6;
+  double min_lr = 0;
+  Schedule schedule = Schedule::kConstant;
+  int64_t warmup_steps = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double max_grad_norm = 1.0;
+  int32_t mini_batches = 1;
+  int32_t micro_batch_tokens = 4096;
+  Packing packing = Packing::kSequential;
+  Recompute recompute = Recompute::kNone;
+
+  void List(FieldList& list);
+  absl::Status Validate() const;
+};
+
+enum class BitEqual : uint8_t { kError, kWarn, kOff };
+absl::Span<const char* const> EnumNames(BitEqual);
+
+struct CheckOptions {
+  BitEqual bit_equal = BitEqual::kError;
+
+  void List(FieldList& list) {
+    list.BeginSection("check", "What the run proves about itself.");
+    list.Add("bit_equal", &bit_equal,
+             "Compares old_logprobs with rollout_logprobs, bit for bit, on every trained token of the learner's own "
+             "weight version. error stops at the first difference and names it; warn counts; off does not look.");
+  }
+};
+
+struct EvalOptions {
+  int64_t every = 0;
+  int32_t n = 4;
+  int64_t max_prompts = 0;
+  float temperature = 1.0f;
+
+  void List(FieldList& list) {
+    list.BeginSection("eval", "Evaluation on data.eval; tokens are limited and cut as in rollout.");
+    list.Add("every", &every,
+             "Evaluates before the first step, then every so many steps. 0: before and after the run.");
+    list.Add("n", &n, "Samples of each prompt: the report gives avg@n and pass@k for k up to n.");
+    list.Add("max_prompts", &max_prompts, "Takes only the first so many prompts. 0: all.");
+    list.Add("temperature", &temperature, "Sampling temperature of evaluation; 0 is greedy.");
+  }
+  absl::Status Validate() const;
+};
+
+// Empty lists are written `auto`.
+struct RoleOptions {
+  std::vector<int32_t> learner;
+  std::vector<int32_t> rollout;
+
+  void List(FieldList& list) {
+    list.BeginSection("roles", "Which MPI rank does what. auto: one rank does all, of several rank 0 learns.");
+    list.Add("learner", &learner, "Ranks that train: auto or a list such as [0].");
+    list.Add("rollout", &rollout,
+             "Ranks that sample: auto or a list such as [1, 2]. A rank in both lists does both, in phases.");
+  }
+  absl::Status Validate() const;
+};
+
+enum class MatmulChoice : uint8_t { kAuto, kOneDnn, kOwn };
+absl::Span<const char* const> EnumNames(MatmulChoice);
+
+struct ComputeOptions {
+  int32_t threads = 0;
+  MatmulChoice matmul = MatmulChoice::kAuto;
+
+  void List(FieldList& list) {
+    list.BeginSection("compute", "How the machine is used; threads never change a bit of any result.");
+    list.Add("threads", &threads, "Compute threads of each rank. 0: the CPUs of the node shared among its ranks.");
+    list.Add(
+        "matmul", &matmul,
+        "Matrix products: onednn, own (Highway), or auto, which takes oneDNN where the start-up self-test finds its "
+        "rows independent of the batch.");
+  }
+  absl::Status Validate() const;
+};
+
+enum class LogLevelName : uint8_t { kDebug, kInfo, kWarning, kError };
+absl::Span<const char* const> EnumNames(LogLevelName);
+
+struct LogOptions {
+  LogLevelName level = LogLevelName::kInfo;
+
+  void List(FieldList& list) {
+    list.BeginSection("log", "What people read.");
+    list.Add("level", &level, "Lines below this level are dropped.");
+  }
+};
+
+struct RunOptions {
+  LoopOptions run;
+  ModelOptions model;
+  DataOptions data;
+  RolloutOptions rollout;
+  RewardOptions reward;
+  AlgorithmOptions algorithm;
+  LearnerOptions learner;
+  CheckOptions check;
+  EvalOptions eval;
+  RoleOptions roles;
+  ComputeOptions compute;
+  LogOptions log;
+
+  // All sections, and what only several of them together can tell.
+  absl::Status Validate() const;
+};
+
+// The one list. It points into `options`, which must outlive it.
+FieldList ListFields(RunOptions& options);
+
+// All options as YAML, one section after the other; with comments it is the reference that `lockstep config` prints,
+// and without them the effective configuration that a run folder keeps. Reading it back gives equal options.
+std::string ToYaml(const RunOptions& options, bool with_comments);
+
+}  // namespace lockstep::job
+
+#endif  // LOCKSTEP_RUNTIME_JOB_OPTIONS_H_
