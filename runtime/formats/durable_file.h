@@ -1,0 +1,41 @@
+// A file written piece by piece, complete or absent: the pieces go to a temporary file beside `path` (mode 0600),
+// Commit fsyncs it, renames it over `path` and fsyncs the folder. Dropped without Commit, the temporary file is
+// removed.
+//
+// Small pieces are gathered into writes of 1 MB. Errors are those of the file system, with the path. One thread.
+#ifndef LOCKSTEP_RUNTIME_FORMATS_DURABLE_FILE_H_
+#define LOCKSTEP_RUNTIME_FORMATS_DURABLE_FILE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace lockstep::formats {
+
+// Writes all of it, going on after short writes and signals.
+absl::Status WriteFully(int fd, const void* data, size_t num_bytes, const std::string& path);
+
+class DurableFile {
+ public:
+  explicit DurableFile(const std::string& path);
+  ~DurableFile();
+  DurableFile(const DurableFile&) = delete;
+  DurableFile& operator=(const DurableFile&) = delete;
+
+  absl::Status Open();
+  absl::Status Append(const void* data, size_t num_bytes);
+  absl::Status Commit();
+
+ private:
+  absl::Status FlushBuffer();
+
+  const std::string path_;
+  const std::string temporary_;
+  int fd_ = -1;  // open until Commit
+  std::string buffer_;
+};
+
+}  // namespace lockstep::formats
+
+#endif  // LOCKSTEP_RUNTIME_FORMATS_DURABLE_FILE_H_
