@@ -327,12 +327,11 @@ std::string ToYaml(const RunOptions& options, bool with_comments) {
     const std::string prefix = section.path + ".";
     for (const Field& field : list.fields()) {
       if (field.path.compare(0, prefix.size(), prefix) != 0) continue;
-      if (with_comments) AppendComment(field.comment, "  ", yaml);
-      absl::StrAppend(&yaml, "  ", field.path.substr(prefix.size()), ": ", FieldText(field));
-      if (with_comments && std::holds_alternative<EnumField>(field.value)) {
-        absl::StrAppend(&yaml, "  # ", FieldTypeText(field));
+      if (with_comments) {
+        AppendComment(field.comment, "  ", yaml);
+        if (std::holds_alternative<EnumField>(field.value)) AppendComment(FieldTypeText(field).c_str(), "  ", yaml);
       }
-      yaml += "\n";
+      absl::StrAppend(&yaml, "  ", field.path.substr(prefix.size()), ": ", FieldText(field), "\n");
     }
   }
   return yaml;
