@@ -110,6 +110,9 @@ class Collective {
 
   absl::Status Wait(Handle handle, Deadline deadline);
 
+  // OK, or the error that broke the group.
+  const absl::Status& status() const { return broken_; }
+
   // Bytes that this rank handed to operations so far.
   uint64_t num_bytes_in() const { return num_bytes_in_; }
 
