@@ -1,0 +1,31 @@
+// The commands of the program, one function each, in runtime/job/commands/*.cc. main.cc only turns the command line
+// into these structs. A command writes its result to `out` and returns a Status; main prints an error as one line and
+// exits with ExitCode(status).
+#ifndef LOCKSTEP_RUNTIME_JOB_COMMANDS_H_
+#define LOCKSTEP_RUNTIME_JOB_COMMANDS_H_
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace lockstep::job {
+
+// 0: fine. 2: what the user gave cannot be used (options, files, data). 1: it went wrong on the way.
+int ExitCode(const absl::Status& status);
+
+struct ConfigArgs {
+  std::string path;                    // YAML file
+  std::vector<std::string> overrides;  // section.key=value
+};
+
+// Prints every option with its default and comment as YAML; with a file, that file's effective options instead.
+absl::Status ConfigCommand(const ConfigArgs& args, std::ostream& out);
+
+// Version, compiler and kernel signature.
+absl::Status VersionCommand(std::ostream& out);
+
+}  // namespace lockstep::job
+
+#endif  // LOCKSTEP_RUNTIME_JOB_COMMANDS_H_

@@ -1,0 +1,119 @@
+// The program: which command, with which arguments. Everything else is in runtime/job/commands.
+#include <CLI/CLI.hpp>
+
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/job/commands.h"
+#include "runtime/job/suggest.h"
+#include "runtime/process/child_process.h"
+
+namespace lockstep::job {
+namespace {
+
+constexpr int kBadUsage = 2;
+
+// One command: its options are declared on `app`, and what is returned runs it once they are parsed.
+struct Command {
+  const char* name;
+  const char* summary;
+  const char* details;  // shown below the options by --help, with an example
+  std::function<absl::Status()> (*declare)(CLI::App& app);
+};
+
+void AddConfig(CLI::App& app, ConfigArgs& args, bool required) {
+  app.add_option("--config", args.path, "YAML file with the options of the run")->required(required)->type_name("FILE");
+  app.add_option("overrides", args.overrides, "section.key=value: wins over the file, checked like it");
+}
+
+std::function<absl::Status()> DeclareConfig(CLI::App& app) {
+  auto args = std::make_shared<ConfigArgs>();
+  AddConfig(app, *args, /*required=*/false);
+  return [args] { return ConfigCommand(*args, std::cout); };
+}
+
+std::function<absl::Status()> DeclareVersion(CLI::App&) {
+  return [] { return VersionCommand(std::cout); };
+}
+
+constexpr Command kCommands[] = {
+    {"config", "Print every option with its default and comment, or the effective options of a file",
+     "Examples:\n"
+     "  lockstep config > all-options.yaml\n"
+     "  lockstep config --config configs/arithmetic.yaml run.seed=7\n",
+     DeclareConfig},
+    {"version", "Print the version", "Example:\n  lockstep version\n", DeclareVersion},
+};
+
+int Complain(const std::string& message) {
+  // One line, whatever a library's message holds.
+  std::string line = message.substr(0, message.find_last_not_of("\n ") + 1);
+  for (char& c : line) c = c == '\n' ? ' ' : c;
+  std::cerr << "lockstep: " << line << "\n";
+  return kBadUsage;
+}
+
+std::vector<std::string> CommandNames() {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.push_back(command.name);
+  return names;
+}
+
+// A word in place of a command that is none: CLI11 would only say that it did not expect it.
+bool IsUnknownCommand(const std::vector<std::string>& args) {
+  if (args.empty() || args[0].empty() || args[0][0] == '-') return false;
+  for (const Command& command : kCommands) {
+    if (args[0] == command.name) return false;
+  }
+  return true;
+}
+
+int Main(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  if (IsUnknownCommand(args)) {
+    return Complain("unknown command " + args[0] + DidYouMean(args[0], CommandNames()) +
+                    " (`lockstep --help` lists them)");
+  }
+  CLI::App app("Reinforcement learning for language models: what was sampled is what is trained, bit for bit.",
+               "lockstep");
+  app.require_subcommand(1);
+  app.footer("`lockstep COMMAND --help` shows a command's options and an example.");
+  std::vector<std::function<absl::Status()>> runs;
+  std::vector<CLI::App*> subcommands;
+  for (const Command& command : kCommands) {
+    CLI::App* subcommand = app.add_subcommand(command.name, command.summary);
+    subcommand->footer(command.details);
+    subcommands.push_back(subcommand);
+    runs.push_back(command.declare(*subcommand));
+  }
+  // mpirun's own spelling; CLI11 would read it as -n with the value "p".
+  for (std::string& arg : args) arg = arg == "-np" ? "--np" : arg;
+  try {
+    std::vector<std::string> reversed(args.rbegin(), args.rend());  // CLI11 takes them from the back
+    app.parse(std::move(reversed));
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return Complain(error.what());
+  }
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (!subcommands[i]->parsed()) continue;
+    const absl::Status status = runs[i]();
+    std::cout.flush();
+    if (!status.ok()) Complain(Message(status));
+    return ExitCode(status);
+  }
+  return kBadUsage;
+}
+
+}  // namespace
+}  // namespace lockstep::job
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "child-exec") == 0) return lockstep::process::RunShim(argc - 2, argv + 2);
+  return lockstep::job::Main(argc, argv);
+}
