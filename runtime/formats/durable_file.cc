@@ -1,6 +1,7 @@
 #include "runtime/formats/durable_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,6 +40,16 @@ absl::Status WriteFully(int fd, const void* data, size_t num_bytes, const std::s
     num_bytes -= static_cast<size_t>(n);
   }
   return absl::OkStatus();
+}
+
+absl::Status AppendRecord(int fd, const void* data, size_t num_bytes, const std::string& path) {
+  struct stat info;
+  const bool can_take_back = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  const absl::Status written = WriteFully(fd, data, num_bytes, path);
+  if (!written.ok() && can_take_back && ftruncate(fd, info.st_size) != 0) {
+    return AddContext(written, path + " now ends in half a record");
+  }
+  return written;
 }
 
 DurableFile::DurableFile(const std::string& path) : path_(path), temporary_(absl::StrCat(path, ".tmp.", getpid())) {}

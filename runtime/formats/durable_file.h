@@ -16,6 +16,10 @@ namespace lockstep::formats {
 // Writes all of it, going on after short writes and signals.
 absl::Status WriteFully(int fd, const void* data, size_t num_bytes, const std::string& path);
 
+// The same for one record at the end of a log opened with O_APPEND: where it does not fit (a full disk), the file is
+// cut back to its length before, so that it holds whole records only.
+absl::Status AppendRecord(int fd, const void* data, size_t num_bytes, const std::string& path);
+
 class DurableFile {
  public:
   explicit DurableFile(const std::string& path);

@@ -136,13 +136,7 @@ JsonLinesWriter::~JsonLinesWriter() {
 
 absl::Status JsonLinesWriter::Write(const Json& value) {
   const std::string line = DumpJson(value) + "\n";
-  struct stat info;
-  const bool can_take_back = fstat(fd_, &info) == 0 && S_ISREG(info.st_mode);
-  const absl::Status written = WriteFully(fd_, line.data(), line.size(), path_);
-  if (!written.ok() && can_take_back && ftruncate(fd_, info.st_size) != 0) {
-    return absl::Status(written.code(), absl::StrCat(Message(written), "; the file now ends in half a line"));
-  }
-  return written;
+  return AppendRecord(fd_, line.data(), line.size(), path_);
 }
 
 absl::Status JsonLinesWriter::Sync() {

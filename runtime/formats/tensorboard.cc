@@ -120,7 +120,7 @@ absl::Status EventFileWriter::WriteScalars(double wall_time, int64_t step,
 absl::Status EventFileWriter::WriteRecord(const std::string& event) {
   const std::string length = Raw(static_cast<uint64_t>(event.size()));
   const std::string record = absl::StrCat(length, Raw(MaskedCrc(length)), event, Raw(MaskedCrc(event)));
-  return WriteFully(fd_, record.data(), record.size(), path_);
+  return AppendRecord(fd_, record.data(), record.size(), path_);
 }
 
 }  // namespace lockstep::formats
