@@ -81,10 +81,11 @@ struct SamplerScratch {
   struct Candidate {
     float x;  // logit * inverse_temperature
     int32_t id;
+    float weight;  // exp(x - largest x)
   };
   std::vector<Candidate> candidates;  // [vocab]
-  std::vector<double> weights;        // [vocab]
-  std::vector<int32_t> ids;           // [vocab] the list of the last result
+  std::vector<uint8_t> marks;         // [vocab]
+  std::vector<int32_t> ids;           // [vocab + 1] the list of the last result
 };
 
 struct Sample {
