@@ -30,7 +30,7 @@ inline constexpr int64_t kVocabBlock = 4096;
 // Which ids take part: all, the listed ones, or all but the listed ones. Lists ascend.
 struct LogitFilter {
   KeptIds::Kind kind = KeptIds::Kind::kAll;
-  absl::Span<const int32_t> ids;
+  absl::Span<const int32_t> ids = {};
 };
 
 // The factor for a temperature: one float32 rounding. Greedy (0) counts as 1: its distribution is the kept list {id}.
@@ -55,8 +55,8 @@ inline float LogProb(const RowStatistics& statistics, float logit, float inverse
 struct LogitTarget {
   int32_t id = 0;
   float inverse_temperature = 1;
-  LogitFilter filter;
-  RowStatistics statistics;  // of this temperature and filter; with entropy if d_entropy is not 0
+  LogitFilter filter = {};
+  RowStatistics statistics = {};  // of this temperature and filter; with entropy if d_entropy is not 0
   float d_logprob = 0;
   float d_entropy = 0;
 };
@@ -69,10 +69,10 @@ template <typename T>
 void LogitsBackward(absl::Span<const float> logits, absl::Span<const LogitTarget> targets, T* d_logits);
 
 struct SamplingFilter {
-  float temperature = 1;                 // 0: greedy
-  int32_t top_k = 0;                     // 0: off
-  float top_p = 1;                       // 1: off
-  absl::Span<const int32_t> banned_ids;  // ascending, distinct; not the whole vocabulary
+  float temperature = 1;                      // 0: greedy
+  int32_t top_k = 0;                          // 0: off
+  float top_p = 1;                            // 1: off
+  absl::Span<const int32_t> banned_ids = {};  // ascending, distinct; not the whole vocabulary
 };
 
 // Memory for SampleToken; one per thread. Allocates at construction only.

@@ -51,7 +51,9 @@ TEST(Rope, TurnsEveryPairByItsAngleAndBack) {
           // Two products and a sum of values below 8, sine and cosine rounded once.
           for (int64_t i = 0; i < dim; ++i) ASSERT_NEAR(heads[h * dim + i], want[i], 4 * 8 * 0x1p-24);
         }
-        if (position == 0) EXPECT_EQ(heads, before);
+        if (position == 0) {
+          EXPECT_EQ(heads, before);
+        }
         RopeBackward(table, position, 3, heads.data());
         for (size_t i = 0; i < heads.size(); ++i) ASSERT_NEAR(heads[i], before[i], 8 * 8 * 0x1p-24);
       }
@@ -194,7 +196,9 @@ TYPED_TEST(QkvPostTest, BackwardAgreesWithFiniteDifferences) {
       for (int64_t i = 0; i < cols; ++i) {
         const double want = slope(qkv[i]);
         ASSERT_NEAR(ToFloat(d_qkv[i]), want, tolerance + kRounding<TypeParam> * std::abs(want)) << i;
-        if (with_bias) ASSERT_NEAR(d_bias[i], slope(b[i]), tolerance) << i;
+        if (with_bias) {
+          ASSERT_NEAR(d_bias[i], slope(b[i]), tolerance) << i;
+        }
       }
       for (int64_t i = 0; i < Layer::kDim && with_norm; ++i) {
         ASSERT_NEAR(d_qn[i], slope(qn[i]), tolerance) << i;

@@ -84,7 +84,9 @@ TEST(Sampling, KeepsWhatTheDefinitionKeeps) {
             if (got.filter.kind == Kind::kCut) {
               ASSERT_LE(2 * got.filter.ids.size(), static_cast<size_t>(vocab) + 5);
             }
-            if (got.filter.kind == Kind::kKept) ASSERT_LE(2 * got.filter.ids.size(), static_cast<size_t>(vocab));
+            if (got.filter.kind == Kind::kKept) {
+              ASSERT_LE(2 * got.filter.ids.size(), static_cast<size_t>(vocab));
+            }
             ASSERT_TRUE(std::is_sorted(got.filter.ids.begin(), got.filter.ids.end()));
             // The learner, given the record, finds the same bits.
             const RowStatistics s = ComputeStatistics(logits, InverseTemperature(0.8f), got.filter);
