@@ -23,6 +23,10 @@ struct ConfigArgs {
 // Prints every option with its default and comment as YAML; with a file, that file's effective options instead.
 absl::Status ConfigCommand(const ConfigArgs& args, std::ostream& out);
 
+// Prints ranks, roles, threads, bytes and operations of a step, and runs nothing. The model folder needs only its
+// config.json.
+absl::Status PlanCommand(const ConfigArgs& args, int num_ranks, std::ostream& out);
+
 // Version, compiler and kernel signature.
 absl::Status VersionCommand(std::ostream& out);
 

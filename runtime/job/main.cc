@@ -36,6 +36,14 @@ std::function<absl::Status()> DeclareConfig(CLI::App& app) {
   return [args] { return ConfigCommand(*args, std::cout); };
 }
 
+std::function<absl::Status()> DeclarePlan(CLI::App& app) {
+  auto args = std::make_shared<ConfigArgs>();
+  auto num_ranks = std::make_shared<int>(1);
+  AddConfig(app, *args, /*required=*/true);
+  app.add_option("-n,--np", *num_ranks, "Ranks that would run; -np too")->type_name("N");
+  return [args, num_ranks] { return PlanCommand(*args, *num_ranks, std::cout); };
+}
+
 std::function<absl::Status()> DeclareVersion(CLI::App&) {
   return [] { return VersionCommand(std::cout); };
 }
@@ -46,6 +54,10 @@ constexpr Command kCommands[] = {
      "  lockstep config > all-options.yaml\n"
      "  lockstep config --config configs/arithmetic.yaml run.seed=7\n",
      DeclareConfig},
+    {"plan", "Show ranks, roles, threads, memory and operations of a run without running it",
+     "The model folder needs only its config.json.\n"
+     "Example:\n  lockstep plan --config configs/arithmetic.yaml -np 3\n",
+     DeclarePlan},
     {"version", "Print the version", "Example:\n  lockstep version\n", DeclareVersion},
 };
 

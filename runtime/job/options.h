@@ -229,7 +229,9 @@ struct ComputeOptions {
 
   void List(FieldList& list) {
     list.BeginSection("compute", "How the machine is used; threads never change a bit of any result.");
-    list.Add("threads", &threads, "Compute threads of each rank. 0: the CPUs of the node shared among its ranks.");
+    list.Add("threads", &threads,
+             "Compute threads of each rank. 0: all CPUs for the learner, shared among the rollout ranks, since they "
+             "take turns.");
     list.Add(
         "matmul", &matmul,
         "Matrix products: onednn, own (Highway), or auto, which takes oneDNN where the start-up self-test finds its "
