@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "runtime/base/check.h"
@@ -44,12 +45,14 @@ class AttentionScratch {
     d_keys = floats(kAttentionBlock * dim_);
     d_values = floats(kAttentionBlock * dim_);
     row_state = floats(8 * rows_);
+    zeros = floats(kMaxHeadDim);
   }
   Buffer queries, output, span_output, d_output, d_query;               // [rows, dim]
   Buffer scores, d_scores;                                              // [rows, 64]
   Buffer keys, values, d_keys, d_values;                                // [64, dim]
   Buffer keys_transposed, values_transposed;                            // [dim, 64]
   Buffer row_state;                                                     // a few floats per row
+  Buffer zeros;                                                         // stands for keys that are not there
   int64_t rows() const { return rows_; }
 
  private:
@@ -117,24 +120,54 @@ HWY_INLINE void GatherRows(const Tile<T>& tile, Matrix<Element> from, float* to)
   for (int64_t r = 0; r < tile.rows; ++r) CopyToFloat(tile.Head(from, r), tile.dim, to + r * tile.padded);
 }
 
-// 16 x 16 blocks through a small buffer; the rest is left as it was (finite).
-HWY_INLINE void TransposeBlock(const float* from, int64_t rows, int64_t padded, float* to) {
-  for (int64_t d = 0; d < padded; d += 16) {
-    for (int64_t j = 0; j < rows; ++j) {
-      const float* source = from + j * padded + d;
-      for (int64_t i = 0; i < 16; ++i) to[(d + i) * kAttentionBlock + j] = source[i];
-    }
-  }
+template <typename T>
+HWY_INLINE int64_t BlockCount(const Tile<T>& tile, int64_t block) {
+  return std::min(kAttentionBlock, tile.depth_end() - block * kAttentionBlock);
 }
 
+// Rows of one block as float32.    to // [64, padded]
 template <typename T>
-HWY_INLINE int64_t GatherBlock(const Tile<T>& tile, int64_t block, Matrix<const T> m, float* to) {
-  const int64_t begin = block * kAttentionBlock;
-  const int64_t count = std::min(kAttentionBlock, tile.depth_end() - begin);
-  for (int64_t j = 0; j < count; ++j) {
-    CopyToFloat(m.row(tile.queries.key_rows[begin + j]) + tile.kv_head * tile.dim, tile.dim, to + j * tile.padded);
+HWY_INLINE void GatherBlock(const Tile<T>& tile, int64_t block, Matrix<const T> m, float* to) {
+  const int32_t* rows = tile.queries.key_rows + block * kAttentionBlock;
+  const int64_t count = BlockCount(tile, block);
+  for (int64_t j = 0; j < count; ++j) CopyToFloat(m.row(rows[j]) + tile.kv_head * tile.dim, tile.dim, to + j * tile.padded);
+}
+
+// The same, transposed.    to // [padded, 64]; columns behind the last key are zero up to a multiple of four, else left as they were.
+// Four rows at a time: 4 x 4 transposes within the 128-bit blocks of the vectors.
+template <typename T>
+HWY_INLINE void GatherTransposed(const Tile<T>& tile, int64_t block, Matrix<const T> m, float* to) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int64_t j = 0; j < BlockCount(tile, block); ++j) {
+    const T* from = m.row(tile.queries.key_rows[block * kAttentionBlock + j]) + tile.kv_head * tile.dim;
+    for (int64_t c = 0; c < tile.dim; ++c) to[c * kAttentionBlock + j] = ToFloat(from[c]);
   }
-  return count;
+#else
+  const Float d;
+  const int64_t lanes = NumLanes();
+  const int32_t* rows = tile.queries.key_rows + block * kAttentionBlock;
+  const int64_t count = BlockCount(tile, block);
+  const T* zero = reinterpret_cast<const T*>(tile.scratch.zeros.data());
+  alignas(64) float lane_blocks[4][16];
+  for (int64_t j = 0; j < count; j += 4) {
+    const T* from[4];
+    for (int64_t i = 0; i < 4; ++i) from[i] = j + i < count ? m.row(rows[j + i]) + tile.kv_head * tile.dim : zero;
+    for (int64_t c = 0; c < tile.dim; c += lanes) {
+      const int64_t n = std::min(lanes, tile.dim - c);
+      const Vec r0 = LoadUpTo(from[0] + c, n), r1 = LoadUpTo(from[1] + c, n);
+      const Vec r2 = LoadUpTo(from[2] + c, n), r3 = LoadUpTo(from[3] + c, n);
+      const Vec even_low = hn::InterleaveLower(d, r0, r2), odd_low = hn::InterleaveLower(d, r1, r3);
+      const Vec even_high = hn::InterleaveUpper(d, r0, r2), odd_high = hn::InterleaveUpper(d, r1, r3);
+      hn::Store(hn::InterleaveLower(d, even_low, odd_low), d, lane_blocks[0]);
+      hn::Store(hn::InterleaveUpper(d, even_low, odd_low), d, lane_blocks[1]);
+      hn::Store(hn::InterleaveLower(d, even_high, odd_high), d, lane_blocks[2]);
+      hn::Store(hn::InterleaveUpper(d, even_high, odd_high), d, lane_blocks[3]);
+      for (int64_t b = 0; b < lanes; b += 4) {
+        for (int64_t i = 0; i < 4; ++i) std::memcpy(to + (c + b + i) * kAttentionBlock + j, &lane_blocks[i][b], 4 * sizeof(float));
+      }
+    }
+  }
+#endif
 }
 
 // Softmax state of the rows: running maximum and sum, of the span in hand and of the spans before it.
@@ -233,7 +266,6 @@ void ForwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile& 
   float* output = scratch.output.as<float>();
   float* span_output = scratch.span_output.as<float>();
   float* scores = scratch.scores.as<float>();
-  float* keys = scratch.keys.as<float>();
   float* keys_transposed = scratch.keys_transposed.as<float>();
   float* values = scratch.values.as<float>();
   const int64_t padded = tile.padded;
@@ -249,8 +281,7 @@ void ForwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile& 
     std::fill(span_output, span_output + tile.rows * padded, 0.0f);
     const int64_t end = std::min(span + kBlocksOfSpan, tile.num_blocks());
     for (int64_t block = span; block < end; ++block) {
-      const int64_t count = GatherBlock(tile, block, k, keys);
-      TransposeBlock(keys, count, padded, keys_transposed);
+      GatherTransposed(tile, block, k, keys_transposed);
       GatherBlock(tile, block, v, values);
       const int64_t first = tile.FirstRow(block);
       SmallProduct(tile.rows - first, tile.dim, kAttentionBlock, qs + first * padded, padded, 1, keys_transposed,
@@ -313,7 +344,6 @@ void BackwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile&
   float* d_scores = scratch.d_scores.as<float>();
   float* keys = scratch.keys.as<float>();
   float* keys_transposed = scratch.keys_transposed.as<float>();
-  float* values = scratch.values.as<float>();
   float* values_transposed = scratch.values_transposed.as<float>();
   float* d_keys = scratch.d_keys.as<float>();
   float* d_values = scratch.d_values.as<float>();
@@ -331,10 +361,10 @@ void BackwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile&
     delta[r] = SumLanes(sum);
   }
   for (int64_t block = 0; block < tile.num_blocks(); ++block) {
-    const int64_t count = GatherBlock(tile, block, k, keys);
-    GatherBlock(tile, block, v, values);
-    TransposeBlock(keys, count, padded, keys_transposed);
-    TransposeBlock(values, count, padded, values_transposed);
+    const int64_t count = BlockCount(tile, block);
+    GatherBlock(tile, block, k, keys);
+    GatherTransposed(tile, block, k, keys_transposed);
+    GatherTransposed(tile, block, v, values_transposed);
     const int64_t first = tile.FirstRow(block);
     const int64_t rows = tile.rows - first;
     float* p = scores + first * kAttentionBlock;

@@ -49,6 +49,14 @@ FloatRows AsFloat(Matrix<const Bf16> x, Buffer& buffer) {
   return {copy, x.cols};
 }
 
+// Weights come from memory once a product: asking for the next block while this one is multiplied hides the way.
+template <typename T>
+void PrefetchBlock(const T* block, int64_t depth) {
+  const char* bytes = reinterpret_cast<const char*>(block);
+  const int64_t size = depth * kPanel * static_cast<int64_t>(sizeof(T));
+  for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(bytes + i, 0, 2);
+}
+
 const float* PanelBlock(const float* panel, int64_t, Buffer&) { return panel; }
 const float* PanelBlock(const Bf16* panel, int64_t depth, Buffer& buffer) {
   float* copy = Scratch::Get<float>(buffer, kDepthBlock * kPanel);
@@ -75,6 +83,12 @@ void ProductBlock(FloatRows x, int64_t rows, const PackedMatrix<T>& w, int64_t p
     const T* panel = w.data + p * w.panel_stride;
     for (int64_t k = 0; k < w.k; k += kDepthBlock) {
       const int64_t depth = std::min(kDepthBlock, w.k - k);
+      const int64_t next = k + depth;
+      if (next < w.k) {
+        PrefetchBlock(panel + next * kPanel, std::min(kDepthBlock, w.k - next));
+      } else if (p + 1 < panel_end) {
+        PrefetchBlock(panel + w.panel_stride, std::min(kDepthBlock, w.k));
+      }
       PanelProduct(rows, depth, x.data + k, x.stride, 1, PanelBlock(panel + k * kPanel, depth, scratch.panel), tile, k > 0);
     }
     const int64_t column = (p - panel_begin) * kPanel;
