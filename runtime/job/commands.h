@@ -27,6 +27,15 @@ absl::Status ConfigCommand(const ConfigArgs& args, std::ostream& out);
 // config.json.
 absl::Status PlanCommand(const ConfigArgs& args, int num_ranks, std::ostream& out);
 
+struct ModelArgs {
+  std::string model;          // Hugging Face folder or GGUF file
+  std::string dtype = "f32";  // "f32" or "bf16"
+  int threads = 0;            // 0: all CPUs
+};
+
+// JSON lines: {"ids": [...]} is answered by {"logprobs": [...]}, one value for each id but the first.
+absl::Status ScoreCommand(const ModelArgs& args, std::istream& in, std::ostream& out);
+
 // Version, compiler and kernel signature.
 absl::Status VersionCommand(std::ostream& out);
 

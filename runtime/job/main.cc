@@ -36,6 +36,18 @@ std::function<absl::Status()> DeclareConfig(CLI::App& app) {
   return [args] { return ConfigCommand(*args, std::cout); };
 }
 
+void AddModel(CLI::App& app, ModelArgs& args) {
+  app.add_option("--model", args.model, "Hugging Face model folder or GGUF file")->required()->type_name("M");
+  app.add_option("--dtype", args.dtype, "Compute type")->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str();
+  app.add_option("--threads", args.threads, "Compute threads; 0: all CPUs")->check(CLI::Range(0, 4096))->type_name("N");
+}
+
+std::function<absl::Status()> DeclareScore(CLI::App& app) {
+  auto args = std::make_shared<ModelArgs>();
+  AddModel(app, *args);
+  return [args] { return ScoreCommand(*args, std::cin, std::cout); };
+}
+
 std::function<absl::Status()> DeclarePlan(CLI::App& app) {
   auto args = std::make_shared<ConfigArgs>();
   auto num_ranks = std::make_shared<int>(1);
@@ -49,6 +61,12 @@ std::function<absl::Status()> DeclareVersion(CLI::App&) {
 }
 
 constexpr Command kCommands[] = {
+    {"score", "Log-probs of token ids, as JSON lines",
+     "Each line {\"ids\": [...]} is answered by {\"logprobs\": [...]}: one value for each id but the first. A bad line "
+     "is\n"
+     "answered by {\"error\": \"...\"}, and the exit code is 1 at the end.\n"
+     "Example:\n  echo '{\"ids\": [1, 42, 7]}' | lockstep score --model models/M --dtype f32\n",
+     DeclareScore},
     {"config", "Print every option with its default and comment, or the effective options of a file",
      "Examples:\n"
      "  lockstep config > all-options.yaml\n"

@@ -77,7 +77,6 @@ absl::Span<const char* const> EnumNames(Schedule) { LOCKSTEP_NAMES({"constant", 
 absl::Span<const char* const> EnumNames(Recompute) { LOCKSTEP_NAMES({"none", "layer"}); }
 absl::Span<const char* const> EnumNames(Packing) { LOCKSTEP_NAMES({"sequential", "binpack"}); }
 absl::Span<const char* const> EnumNames(BitEqual) { LOCKSTEP_NAMES({"error", "warn", "off"}); }
-absl::Span<const char* const> EnumNames(MatmulChoice) { LOCKSTEP_NAMES({"auto", "onednn", "own"}); }
 absl::Span<const char* const> EnumNames(LogLevelName) { LOCKSTEP_NAMES({"debug", "info", "warning", "error"}); }
 #undef LOCKSTEP_NAMES
 

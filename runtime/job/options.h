@@ -220,22 +220,14 @@ struct RoleOptions {
   absl::Status Validate() const;
 };
 
-enum class MatmulChoice : uint8_t { kAuto, kOneDnn, kOwn };
-absl::Span<const char* const> EnumNames(MatmulChoice);
-
 struct ComputeOptions {
   int32_t threads = 0;
-  MatmulChoice matmul = MatmulChoice::kAuto;
 
   void List(FieldList& list) {
     list.BeginSection("compute", "How the machine is used; threads never change a bit of any result.");
     list.Add("threads", &threads,
              "Compute threads of each rank. 0: all CPUs for the learner, shared among the rollout ranks, since they "
              "take turns.");
-    list.Add(
-        "matmul", &matmul,
-        "Matrix products: onednn, own (Highway), or auto, which takes oneDNN where the start-up self-test finds its "
-        "rows independent of the batch.");
   }
   absl::Status Validate() const;
 };

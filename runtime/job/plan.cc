@@ -1,9 +1,6 @@
 #include "runtime/job/plan.h"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -99,13 +96,6 @@ int RankThreads(const RunOptions& options, const RankPlan& plan, int rank, int n
   if (options.compute.threads > 0) return options.compute.threads;
   const int sharing = plan.roles[rank] == Role::kRollout ? static_cast<int>(plan.rollout_ranks.size()) : 1;
   return std::max(1, num_cpus / sharing);
-}
-
-int AvailableCpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 }  // namespace lockstep::job

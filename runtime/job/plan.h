@@ -35,9 +35,6 @@ absl::StatusOr<RankPlan> PlanRanks(const RunOptions& options, int num_ranks);
 // rollout ranks work in turns, so the learner gets all CPUs and rollout ranks share them; at least 1.
 int RankThreads(const RunOptions& options, const RankPlan& plan, int rank, int num_cpus);
 
-// CPUs that this process may use.
-int AvailableCpus();
-
 }  // namespace lockstep::job
 
 #endif  // LOCKSTEP_RUNTIME_JOB_PLAN_H_

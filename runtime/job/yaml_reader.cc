@@ -7,6 +7,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/job/contradictions.h"
+#include "runtime/job/foreign_names.h"
 #include "runtime/job/suggest.h"
 #include "runtime/job/yaml_tree.h"
 #include "runtime/job/yaml_values.h"
@@ -29,7 +30,8 @@ std::vector<std::string> SectionNames(const FieldList& list) {
 std::string DidYouMeanPath(const std::string& path, const FieldList& list) {
   const size_t dot = path.find('.');
   const std::string section = path.substr(0, dot);
-  const std::string key = dot == std::string::npos ? path : path.substr(dot + 1);
+  const std::string key = dot == std::string::npos ? path : path.substr(path.rfind('.') + 1);
+  if (const char* ours = FindForeignName(key)) return absl::StrCat("; here it is ", ours);
   std::vector<std::string> own;
   std::vector<std::string> all;
   for (const Field& field : list.fields()) {
@@ -102,7 +104,8 @@ class Reader {
     const std::vector<std::string> names = SectionNames(list_);
     const std::string place = absl::StrCat(name, ":", node.line, ": ");
     if (std::find(names.begin(), names.end(), section) == names.end()) {
-      const std::string hint = DidYouMean(section, names);
+      const bool foreign = FindForeignName(section) != nullptr;
+      const std::string hint = foreign ? "" : DidYouMean(section, names);
       return absl::InvalidArgumentError(
           absl::StrCat(place, "unknown key ", section, hint.empty() ? DidYouMeanPath(section, list_) : hint));
     }

@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "model/load.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/job/commands.h"
 #include "runtime/job/footprint.h"
 #include "runtime/job/plan.h"
@@ -41,7 +42,7 @@ int64_t OwnBytes(const Footprint& footprint, Role role) {
 }
 
 void PrintRanks(const RunOptions& options, const RankPlan& plan, const Footprint& footprint, std::ostream& out) {
-  const int cpus = AvailableCpus();
+  const int cpus = NumUsableCpus();
   out << absl::StrFormat("ranks   %d, on %d CPUs\n", plan.num_ranks(), cpus);
   out << "        rank  role       threads  memory of its own\n";
   int64_t total = footprint.BytesOf(Footprint::Holder::kNode);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/base/status.h"
+#include "runtime/job/foreign_names.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -98,6 +99,23 @@ TEST(YamlReader, UnknownKeysNameTheNearestOne) {
   EXPECT_EQ(ErrorOf("", {"rollout.max_token=3"}),
             "command line: unknown key rollout.max_token; did you mean rollout.max_tokens?");
   EXPECT_THAT(ErrorOf("rollout.n: 3\n"), StartsWith("x.yaml:3: unknown key rollout.n"));
+}
+
+TEST(YamlReader, NamesOfOtherProjectsAreAnsweredWithOurs) {
+  EXPECT_EQ(ErrorOf("rollout:\n  num_generations: 8\n"),
+            "x.yaml:4: unknown key rollout.num_generations; here it is rollout.n");
+  EXPECT_EQ(ErrorOf("beta: 0.1\n"), "x.yaml:3: unknown key beta; here it is algorithm.kl_loss_coef");
+  EXPECT_EQ(ErrorOf("", {"actor_rollout_ref.actor.ppo_mini_batch_size=8"}),
+            "command line: unknown key actor_rollout_ref.actor.ppo_mini_batch_size; here it is learner.mini_batches");
+  RunOptions options;
+  const FieldList list = ListFields(options);
+  for (const ForeignName& name : ForeignNames()) {
+    EXPECT_NE(list.Find(name.path), nullptr) << name.path << " is no option of ours";
+    EXPECT_EQ(std::string(name.key).find('.'), std::string::npos);
+    for (const Field& field : list.fields()) {
+      EXPECT_NE(field.path.substr(field.path.find('.') + 1), name.key) << "is our own name";
+    }
+  }
 }
 
 TEST(YamlReader, DuplicateKeysAreErrorsAtBothLevels) {
