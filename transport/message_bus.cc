@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -19,6 +18,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
 #include "transport/message_codec.h"
+#include "transport/private_dir.h"
 
 namespace lockstep::transport {
 namespace {
@@ -47,24 +47,10 @@ long PollTimeout(Deadline deadline) {
   return std::min<int64_t>(std::chrono::ceil<std::chrono::milliseconds>(left).count(), INT_MAX);
 }
 
-// Who may enter the folder may read prompts and send weights' versions.
-absl::Status CheckIpcFolder(const std::string& endpoint) {
-  const std::string prefix = "ipc://";
-  if (!endpoint.starts_with(prefix)) return absl::OkStatus();
-  const std::string path = endpoint.substr(prefix.size());
-  if (path.size() > 107) {
-    return absl::InvalidArgumentError(absl::StrCat("the socket path ", path, " is longer than 107 bytes"));
-  }
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return absl::InvalidArgumentError("an ipc endpoint needs an absolute path");
-  const std::string folder = path.substr(0, slash + 1);
-  struct stat info;
-  if (stat(folder.c_str(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("the socket's folder ", folder));
-  if (info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("the socket's folder ", folder, " must belong to this user alone (chmod 700)"));
-  }
-  return absl::OkStatus();
+// Whoever may enter the folder of an ipc endpoint may read prompts and speak for a worker.
+absl::Status CheckEndpoint(const std::string& endpoint) {
+  const std::string ipc = "ipc://";
+  return endpoint.starts_with(ipc) ? CheckSocketPath(endpoint.substr(ipc.size())) : absl::OkStatus();
 }
 
 struct Frames {
@@ -251,7 +237,7 @@ Router::Router(std::unique_ptr<BusSocket> socket) : socket_(std::move(socket)) {
 Router::~Router() = default;
 
 absl::StatusOr<std::unique_ptr<Router>> Router::Bind(const std::string& endpoint, const BusOptions& options) {
-  RETURN_IF_ERROR(CheckIpcFolder(endpoint));
+  RETURN_IF_ERROR(CheckEndpoint(endpoint));
   ASSIGN_OR_RETURN(std::unique_ptr<BusSocket> socket, BusSocket::Open(ZMQ_ROUTER, options));
   RETURN_IF_ERROR(socket->Set(ZMQ_ROUTER_MANDATORY, 1));  // an unknown peer is an error, not a silent loss
   RETURN_IF_ERROR(socket->Set(ZMQ_ROUTER_HANDOVER, 1));   // a restarted worker takes its name back
@@ -302,7 +288,7 @@ Dealer::~Dealer() = default;
 
 absl::StatusOr<std::unique_ptr<Dealer>> Dealer::Connect(const std::string& endpoint, WorkerId worker_id,
                                                         const BusOptions& options) {
-  RETURN_IF_ERROR(CheckIpcFolder(endpoint));
+  RETURN_IF_ERROR(CheckEndpoint(endpoint));
   ASSIGN_OR_RETURN(std::unique_ptr<BusSocket> socket, BusSocket::Open(ZMQ_DEALER, options));
   const std::string id = RoutingId(worker_id);
   if (zmq_setsockopt(socket->socket(), ZMQ_ROUTING_ID, id.data(), id.size()) != 0) return ZmqStatus("naming a worker");

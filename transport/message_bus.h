@@ -5,9 +5,9 @@
 //   auto received = *router->Receive(deadline);              dealer->Send(Hello{...}, deadline);
 //   router->Send(received->worker_id, request, deadline);    auto message = *dealer->Receive(deadline);
 //
-// Endpoints: "ipc://<path>" in a folder that only this user may enter (PrivateDir), or "tcp://127.0.0.1:<port>" (port *
-// lets the system choose; endpoint() tells). Nothing here authenticates a TCP peer: bind other addresses only on a
-// network you trust.
+// Endpoints: "ipc://<path>" in a folder that only this user may enter (private_dir.h), or "tcp://127.0.0.1:<port>"
+// (port * lets the system choose; endpoint() tells). Nothing here authenticates a TCP peer: bind other addresses only
+// on a network you trust.
 //
 // Bounded: at most `high_water_mark` messages wait in each direction for each peer; a Send that finds the queue full
 // waits for room until its deadline. Messages above `max_message_bytes` are refused on both sides.
@@ -101,25 +101,6 @@ class Dealer {
   Dealer(std::unique_ptr<BusSocket> socket, WorkerId worker_id);
   std::unique_ptr<BusSocket> socket_;
   const WorkerId worker_id_;
-};
-
-// A folder of mode 0700 that this process made, for sockets: short enough for their paths (at most 107 bytes with the
-// socket's name). Lies in $XDG_RUNTIME_DIR, $TMPDIR or /tmp, whichever is first usable; removed with its files at the
-// end.
-class PrivateDir {
- public:
-  static absl::StatusOr<PrivateDir> Create();
-  PrivateDir(PrivateDir&& other) noexcept;
-  PrivateDir& operator=(PrivateDir&& other) noexcept;
-  ~PrivateDir();
-
-  const std::string& path() const { return path_; }
-  std::string bus_endpoint() const { return "ipc://" + path_ + "/bus"; }
-  std::string weights_socket() const { return path_ + "/weights"; }
-
- private:
-  explicit PrivateDir(std::string path) : path_(std::move(path)) {}
-  std::string path_;
 };
 
 }  // namespace lockstep::transport

@@ -1,3 +1,5 @@
+#include "transport/private_dir.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,13 +12,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "transport/message_bus.h"
 
 namespace lockstep::transport {
 namespace {
 
-// sockaddr_un holds 108 bytes, the last of them 0; the longest socket name here is "/weights".
-constexpr size_t kMaxFolderLength = 107 - 8;
+// sockaddr_un holds 108 bytes, the last of them 0.
+constexpr size_t kMaxSocketPath = 107;
+constexpr size_t kMaxFolderLength = kMaxSocketPath - 8;  // the longest socket name here is "/weights"
 
 std::string Parent(const char* variable) {
   const char* value = getenv(variable);
@@ -50,6 +52,21 @@ PrivateDir::~PrivateDir() {
     closedir(dir);
   }
   rmdir(path_.c_str());
+}
+
+absl::Status CheckSocketPath(const std::string& socket_path) {
+  if (!socket_path.starts_with("/") || socket_path.size() > kMaxSocketPath) {
+    return absl::InvalidArgumentError(absl::StrCat("the socket path '", socket_path, "' must be absolute and at most ",
+                                                   kMaxSocketPath, " bytes long"));
+  }
+  const std::string folder = socket_path.substr(0, socket_path.rfind('/') + 1);
+  struct stat info;
+  if (stat(folder.c_str(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("the socket's folder ", folder));
+  if (info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the socket's folder ", folder, " must belong to this user alone (chmod 700)"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace lockstep::transport

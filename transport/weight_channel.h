@@ -42,11 +42,13 @@ inline constexpr int kMaxWeightSlots = 8;
 struct WeightChannelOptions {
   size_t slot_bytes = 0;
   int num_slots = 2;
-  // Where readers connect: a path in a folder of mode 0700 (PrivateDir), at most 107 bytes. "" serves readers of this
-  // process only (WeightPublisher::LocalReader).
+  // Where readers connect: a path in a folder of mode 0700 (private_dir.h), at most 107 bytes. "" serves readers of
+  // this process only (WeightPublisher::LocalReader).
   std::string socket_path;
   absl::Status Validate() const;
 };
+
+struct WeightMapping;  // a reader's view: control page, pins, slots
 
 // What a reader holds: `bytes` stay as they are until the lease is gone. Movable. May outlive its WeightReader and be
 // dropped by any thread.
@@ -64,7 +66,7 @@ class WeightLease {
 
  private:
   friend class WeightReader;
-  std::shared_ptr<struct WeightMapping> owner_;
+  std::shared_ptr<WeightMapping> owner_;
   WeightVersion version_;
   absl::Span<const uint8_t> bytes_;
   int slot_ = -1;
