@@ -1,0 +1,6 @@
+#include "tests/fuzz/exercise.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t num_bytes) {
+  lockstep::formats::ExerciseGguf(data, num_bytes);
+  return 0;
+}
