@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "runtime/base/check.h"
@@ -13,6 +12,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "model/kernels/cpu/gather-inl.h"
 #include "model/kernels/cpu/simd-inl.h"
 
 #ifndef LOCKSTEP_MODEL_KERNELS_CPU_ATTENTION_ONCE_
@@ -44,16 +44,13 @@ class AttentionScratch {
     values_transposed = floats(kAttentionBlock * dim_);
     d_keys = floats(kAttentionBlock * dim_);
     d_values = floats(kAttentionBlock * dim_);
-    row_state = floats(8 * rows_);
-    zeros = floats(kMaxHeadDim);
+    for (Buffer* state : {&max, &sum, &span_max, &span_sum, &factors}) *state = floats(rows_ + 16);  // whole vectors
   }
-  Buffer queries, output, span_output, d_output, d_query;               // [rows, dim]
-  Buffer scores, d_scores;                                              // [rows, 64]
-  Buffer keys, values, d_keys, d_values;                                // [64, dim]
-  Buffer keys_transposed, values_transposed;                            // [dim, 64]
-  Buffer row_state;                                                     // a few floats per row
-  Buffer zeros;                                                         // stands for keys that are not there
-  int64_t rows() const { return rows_; }
+  Buffer queries, output, span_output, d_output, d_query;  // [rows, dim]
+  Buffer scores, d_scores;                                 // [rows, 64]
+  Buffer keys, values, d_keys, d_values;                   // [64, dim]
+  Buffer keys_transposed, values_transposed;               // [dim, 64]
+  Buffer max, sum, span_max, span_sum, factors;            // [rows]
 
  private:
   int64_t rows_ = 0, dim_ = 0;
@@ -125,64 +122,53 @@ HWY_INLINE int64_t BlockCount(const Tile<T>& tile, int64_t block) {
   return std::min(kAttentionBlock, tile.depth_end() - block * kAttentionBlock);
 }
 
-// Rows of one block as float32.    to // [64, padded]
+// Keys or values of one block.
 template <typename T>
-HWY_INLINE void GatherBlock(const Tile<T>& tile, int64_t block, Matrix<const T> m, float* to) {
-  const int32_t* rows = tile.queries.key_rows + block * kAttentionBlock;
-  const int64_t count = BlockCount(tile, block);
-  for (int64_t j = 0; j < count; ++j) CopyToFloat(m.row(rows[j]) + tile.kv_head * tile.dim, tile.dim, to + j * tile.padded);
+HWY_INLINE ScatteredRows<T> BlockRows(const Tile<T>& tile, int64_t block, Matrix<const T> m) {
+  return {.base = m.data + tile.kv_head * tile.dim,
+          .stride = m.stride,
+          .rows = tile.queries.key_rows + block * kAttentionBlock,
+          .count = BlockCount(tile, block),
+          .dim = tile.dim};
 }
 
-// The same, transposed.    to // [padded, 64]; columns behind the last key are zero up to a multiple of four, else left as they were.
-// Four rows at a time: 4 x 4 transposes within the 128-bit blocks of the vectors.
-template <typename T>
-HWY_INLINE void GatherTransposed(const Tile<T>& tile, int64_t block, Matrix<const T> m, float* to) {
-#if HWY_TARGET == HWY_SCALAR
-  for (int64_t j = 0; j < BlockCount(tile, block); ++j) {
-    const T* from = m.row(tile.queries.key_rows[block * kAttentionBlock + j]) + tile.kv_head * tile.dim;
-    for (int64_t c = 0; c < tile.dim; ++c) to[c * kAttentionBlock + j] = ToFloat(from[c]);
-  }
-#else
-  const Float d;
-  const int64_t lanes = NumLanes();
-  const int32_t* rows = tile.queries.key_rows + block * kAttentionBlock;
-  const int64_t count = BlockCount(tile, block);
-  const T* zero = reinterpret_cast<const T*>(tile.scratch.zeros.data());
-  alignas(64) float lane_blocks[4][16];
-  for (int64_t j = 0; j < count; j += 4) {
-    const T* from[4];
-    for (int64_t i = 0; i < 4; ++i) from[i] = j + i < count ? m.row(rows[j + i]) + tile.kv_head * tile.dim : zero;
-    for (int64_t c = 0; c < tile.dim; c += lanes) {
-      const int64_t n = std::min(lanes, tile.dim - c);
-      const Vec r0 = LoadUpTo(from[0] + c, n), r1 = LoadUpTo(from[1] + c, n);
-      const Vec r2 = LoadUpTo(from[2] + c, n), r3 = LoadUpTo(from[3] + c, n);
-      const Vec even_low = hn::InterleaveLower(d, r0, r2), odd_low = hn::InterleaveLower(d, r1, r3);
-      const Vec even_high = hn::InterleaveUpper(d, r0, r2), odd_high = hn::InterleaveUpper(d, r1, r3);
-      hn::Store(hn::InterleaveLower(d, even_low, odd_low), d, lane_blocks[0]);
-      hn::Store(hn::InterleaveUpper(d, even_low, odd_low), d, lane_blocks[1]);
-      hn::Store(hn::InterleaveLower(d, even_high, odd_high), d, lane_blocks[2]);
-      hn::Store(hn::InterleaveUpper(d, even_high, odd_high), d, lane_blocks[3]);
-      for (int64_t b = 0; b < lanes; b += 4) {
-        for (int64_t i = 0; i < 4; ++i) std::memcpy(to + (c + b + i) * kAttentionBlock + j, &lane_blocks[i][b], 4 * sizeof(float));
-      }
-    }
-  }
-#endif
-}
-
-// Softmax state of the rows: running maximum and sum, of the span in hand and of the spans before it.
-struct RowState {
+// Softmax in progress: per row the largest score, the sum of exp(score - max), and the values weighted so.
+struct RunningSoftmax {
   float* max;
   float* sum;
-  float* span_max;
-  float* span_sum;
-  RowState(AttentionScratch& scratch, int64_t rows) {
-    max = scratch.row_state.as<float>();
-    sum = max + rows;
-    span_max = sum + rows;
-    span_sum = span_max + rows;
-  }
+  float* output;  // [rows, padded]
 };
+
+HWY_INLINE float ExpOne(float x) { return hn::GetLane(Exp(hn::Set(Float(), x))); }
+
+// Scales the scores of one row and returns the largest of those it sees; the others become -inf.
+template <bool kAll>
+HWY_INLINE float ScaleScores(float* scores, int64_t visible, float scale) {
+  const Float d;
+  const Vec minus_infinity = hn::Set(d, kMinusInfinity);
+  const Vec factor = hn::Set(d, scale);
+  Vec largest = minus_infinity;
+  for (int64_t j = 0; j < kAttentionBlock; j += NumLanes()) {
+    Vec scaled = hn::Mul(hn::LoadU(d, scores + j), factor);
+    if constexpr (!kAll) scaled = hn::IfThenElse(FirstLanes(visible - j), scaled, minus_infinity);
+    largest = hn::Max(largest, scaled);
+    hn::StoreU(scaled, d, scores + j);
+  }
+  return MaxLanes(largest);
+}
+
+// Turns the scores of one row into weights exp(score - max) and returns their sum. Weights of -inf are 0.
+HWY_INLINE float WeighScores(float* scores, float max) {
+  const Float d;
+  const Vec shift = hn::Set(d, max);
+  Vec total = hn::Zero(d);
+  for (int64_t j = 0; j < kAttentionBlock; j += NumLanes()) {
+    const Vec weight = Exp(hn::Sub(hn::LoadU(d, scores + j), shift));
+    total = hn::Add(total, weight);
+    hn::StoreU(weight, d, scores + j);
+  }
+  return SumLanes(total);
+}
 
 HWY_INLINE void ScaleRow(float* row, int64_t count, float factor) {
   const Float d;
@@ -190,117 +176,102 @@ HWY_INLINE void ScaleRow(float* row, int64_t count, float factor) {
   for (int64_t i = 0; i < count; i += NumLanes()) hn::StoreU(hn::Mul(hn::LoadU(d, row + i), f), d, row + i);
 }
 
-HWY_INLINE float ExpOne(float x) { return hn::GetLane(Exp(hn::Set(Float(), x))); }
-
-// Turns the scores of one row into weights exp(s - max) over its visible keys and folds them into the row's state.
-// Returns the factor that the output so far must be scaled with.
-HWY_INLINE float SoftmaxRow(float* scores, int64_t visible, float scale, float& max, float& sum) {
-  const Float d;
-  const Vec minus_infinity = hn::Set(d, kMinusInfinity);
-  const Vec factor = hn::Set(d, scale);
-  Vec largest = minus_infinity;
-  for (int64_t j = 0; j < kAttentionBlock; j += NumLanes()) {
-    const Vec scaled = hn::Mul(hn::LoadU(d, scores + j), factor);
-    const Vec masked = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(std::max<int64_t>(visible - j, 0))), scaled, minus_infinity);
-    largest = hn::Max(largest, masked);
-    hn::StoreU(masked, d, scores + j);
+// Turns the scores of rows [first, rows) into weights and folds their sums into `softmax`, its output scaled to match.
+template <typename T>
+HWY_INLINE void SoftmaxRows(const Tile<T>& tile, int64_t block, int64_t first, bool first_block, float* scores,
+                            RunningSoftmax softmax) {
+  float* factors = tile.scratch.factors.template as<float>();
+  for (int64_t r = first; r < tile.rows; ++r) {
+    float* row = scores + r * kAttentionBlock;
+    const int64_t visible = tile.Visible(r, block);
+    const float max = visible == kAttentionBlock ? ScaleScores<true>(row, visible, tile.scale)
+                                                 : ScaleScores<false>(row, visible, tile.scale);
+    const float before = first_block ? kMinusInfinity : softmax.max[r];
+    softmax.max[r] = std::max(before, max);
+    factors[r] = before - softmax.max[r];
   }
-  const float new_max = std::max(max, MaxLanes(largest));
-  const Vec shift = hn::Set(d, new_max);
-  Vec total = hn::Zero(d);
-  for (int64_t j = 0; j < kAttentionBlock; j += NumLanes()) {
-    const Vec weight = Exp(hn::Sub(hn::LoadU(d, scores + j), shift));
-    const Vec kept = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(std::max<int64_t>(visible - j, 0))), weight);
-    total = hn::Add(total, kept);
-    hn::StoreU(kept, d, scores + j);
+  for (int64_t r = first; r < tile.rows; r += NumLanes()) {
+    hn::StoreU(Exp(hn::LoadU(Float(), factors + r)), Float(), factors + r);
   }
-  const float correction = max == kMinusInfinity ? 0.0f : ExpOne(max - new_max);
-  sum = sum * correction + SumLanes(total);
-  max = new_max;
-  return correction;
+  for (int64_t r = first; r < tile.rows; ++r) {
+    const float sum = WeighScores(scores + r * kAttentionBlock, softmax.max[r]);
+    softmax.sum[r] = first_block ? sum : softmax.sum[r] * factors[r] + sum;
+    // Most often the maximum stays; a multiplication by 1 changes nothing.
+    if (!first_block && factors[r] != 1.0f) ScaleRow(softmax.output + r * tile.padded, tile.padded, factors[r]);
+  }
 }
 
-// output += weights * values over the visible keys of each row; rows that see equally much go together.
+// output (+)= weights * values over the visible keys of each row; rows that see equally much go together.
 template <typename T>
-HWY_INLINE void AddValues(const Tile<T>& tile, int64_t block, int64_t first_row, const float* weights, const float* values,
-                          float* output) {
+HWY_INLINE void AddValues(const Tile<T>& tile, int64_t block, int64_t first_row, bool add, const float* weights,
+                          const float* values, float* output) {
   int64_t r = first_row;
   while (r < tile.rows) {
     const int64_t visible = tile.Visible(r, block);
-    int64_t end = r + 1;
-    while (end < tile.rows && tile.Visible(end, block) == visible) ++end;
+    const int64_t end = visible == kAttentionBlock ? tile.rows : r + tile.group;  // later queries see more
     SmallProduct(end - r, visible, tile.padded, weights + r * kAttentionBlock, kAttentionBlock, 1, values, tile.padded,
-                 output + r * tile.padded, tile.padded, true);
+                 output + r * tile.padded, tile.padded, add);
     r = end;
   }
 }
 
-// Merges the finished span of a row into the spans before it.
-HWY_INLINE void MergeSpan(RowState& state, int64_t r, float* output, float* span_output, int64_t padded) {
+template <typename T>
+HWY_INLINE void ForwardBlock(const Tile<T>& tile, int64_t block, bool first_block, Matrix<const T> k, Matrix<const T> v,
+                             RunningSoftmax softmax) {
+  AttentionScratch& scratch = tile.scratch;
+  float* keys = scratch.keys_transposed.template as<float>();
+  float* values = scratch.values.template as<float>();
+  float* scores = scratch.scores.template as<float>();
+  GatherTransposed(BlockRows(tile, block, k), keys);
+  Gather(BlockRows(tile, block, v), tile.padded, values);
+  const int64_t first = tile.FirstRow(block);
+  SmallProduct(tile.rows - first, tile.dim, kAttentionBlock, scratch.queries.template as<float>() + first * tile.padded,
+               tile.padded, 1, keys, kAttentionBlock, scores + first * kAttentionBlock, kAttentionBlock, false);
+  SoftmaxRows(tile, block, first, first_block, scores, softmax);
+  AddValues(tile, block, first, !first_block, scores, values, softmax.output);
+}
+
+// Merges a finished span of a row into the spans before it.
+HWY_INLINE void MergeSpan(RunningSoftmax total, RunningSoftmax span, int64_t r, int64_t padded) {
   const Float d;
-  if (state.span_max[r] == kMinusInfinity && state.span_sum[r] == 0) return;  // saw nothing of the span
-  if (state.sum[r] == 0 && state.max[r] == kMinusInfinity) {
-    for (int64_t i = 0; i < padded; i += NumLanes()) hn::StoreU(hn::LoadU(d, span_output + i), d, output + i);
-    state.max[r] = state.span_max[r];
-    state.sum[r] = state.span_sum[r];
-    return;
-  }
-  const float max = std::max(state.max[r], state.span_max[r]);
-  const float before = ExpOne(state.max[r] - max);
-  const float now = ExpOne(state.span_max[r] - max);
-  const Vec vb = hn::Set(d, before), vn = hn::Set(d, now);
+  const float max = std::max(total.max[r], span.max[r]);
+  const float before = ExpOne(total.max[r] - max);
+  const float now = ExpOne(span.max[r] - max);
+  float* output = total.output + r * padded;
   for (int64_t i = 0; i < padded; i += NumLanes()) {
-    const Vec merged = hn::MulAdd(hn::LoadU(d, span_output + i), vn, hn::Mul(hn::LoadU(d, output + i), vb));
-    hn::StoreU(merged, d, output + i);
+    const Vec scaled = hn::Mul(hn::LoadU(d, output + i), hn::Set(d, before));
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, span.output + r * padded + i), hn::Set(d, now), scaled), d, output + i);
   }
-  state.sum[r] = state.sum[r] * before + state.span_sum[r] * now;
-  state.max[r] = max;
+  total.sum[r] = total.sum[r] * before + span.sum[r] * now;
+  total.max[r] = max;
 }
 
 template <typename T>
-void ForwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile& queries, Matrix<const T> q, Matrix<const T> k,
-                 Matrix<const T> v, Matrix<T> out, Matrix<float> lse) {
+void ForwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile& queries, Matrix<const T> q,
+                 Matrix<const T> k, Matrix<const T> v, Matrix<T> out, Matrix<float> lse) {
   Tile<T> tile(shape, kv_head, queries);
   AttentionScratch& scratch = tile.scratch;
-  float* qs = scratch.queries.as<float>();
-  float* output = scratch.output.as<float>();
-  float* span_output = scratch.span_output.as<float>();
-  float* scores = scratch.scores.as<float>();
-  float* keys_transposed = scratch.keys_transposed.as<float>();
-  float* values = scratch.values.as<float>();
-  const int64_t padded = tile.padded;
-  GatherRows(tile, q, qs);
-  RowState state(scratch, scratch.rows());
-  std::fill(state.max, state.max + tile.rows, kMinusInfinity);
-  std::fill(state.sum, state.sum + tile.rows, 0.0f);
-
+  GatherRows(tile, q, scratch.queries.as<float>());
+  const RunningSoftmax total{scratch.max.as<float>(), scratch.sum.as<float>(), scratch.output.as<float>()};
+  const RunningSoftmax part{scratch.span_max.as<float>(), scratch.span_sum.as<float>(),
+                            scratch.span_output.as<float>()};
   constexpr int64_t kBlocksOfSpan = kAttentionSpan / kAttentionBlock;
   for (int64_t span = 0; span < tile.num_blocks(); span += kBlocksOfSpan) {
-    std::fill(state.span_max, state.span_max + tile.rows, kMinusInfinity);
-    std::fill(state.span_sum, state.span_sum + tile.rows, 0.0f);
-    std::fill(span_output, span_output + tile.rows * padded, 0.0f);
+    const RunningSoftmax softmax = span == 0 ? total : part;
     const int64_t end = std::min(span + kBlocksOfSpan, tile.num_blocks());
-    for (int64_t block = span; block < end; ++block) {
-      GatherTransposed(tile, block, k, keys_transposed);
-      GatherBlock(tile, block, v, values);
-      const int64_t first = tile.FirstRow(block);
-      SmallProduct(tile.rows - first, tile.dim, kAttentionBlock, qs + first * padded, padded, 1, keys_transposed,
-                   kAttentionBlock, scores + first * kAttentionBlock, kAttentionBlock, false);
-      for (int64_t r = first; r < tile.rows; ++r) {
-        const float correction = SoftmaxRow(scores + r * kAttentionBlock, tile.Visible(r, block), tile.scale, state.span_max[r],
-                                            state.span_sum[r]);
-        ScaleRow(span_output + r * padded, padded, correction);
-      }
-      AddValues(tile, block, first, scores, values, span_output);
-    }
-    for (int64_t r = 0; r < tile.rows; ++r) MergeSpan(state, r, output + r * padded, span_output + r * padded, padded);
+    for (int64_t block = span; block < end; ++block) ForwardBlock(tile, block, block == span, k, v, softmax);
+    if (span == 0) continue;
+    for (int64_t r = tile.FirstRow(span); r < tile.rows; ++r) MergeSpan(total, part, r, tile.padded);
   }
   for (int64_t r = 0; r < tile.rows; ++r) {
-    ScaleRow(output + r * padded, padded, 1.0f / state.sum[r]);
+    const float* from = total.output + r * tile.padded;
+    const Vec factor = hn::Set(Float(), 1.0f / total.sum[r]);
     T* to = tile.Head(out, r);
-    ForVectors(tile.dim, [&](int64_t i, int64_t n) HWY_ATTR { StoreUpTo(LoadUpTo(output + r * padded + i, n), to + i, n); });
+    ForVectors(tile.dim,
+               [&](int64_t i, int64_t n) HWY_ATTR { StoreUpTo(hn::Mul(LoadUpTo(from + i, n), factor), to + i, n); });
     if (lse.data != nullptr) {
-      lse.row(queries.q_begin + r / tile.group)[kv_head * tile.group + r % tile.group] = state.max[r] + std::log(state.sum[r]);
+      lse.row(queries.q_begin + r / tile.group)[kv_head * tile.group + r % tile.group] =
+          total.max[r] + std::log(total.sum[r]);
     }
   }
 }
@@ -310,7 +281,7 @@ HWY_INLINE void BackwardRow(float* scores, float* d_scores, int64_t visible, flo
   const Float d;
   const Vec factor = hn::Set(d, scale), shift = hn::Set(d, lse), offset = hn::Set(d, delta);
   for (int64_t j = 0; j < kAttentionBlock; j += NumLanes()) {
-    const Mask seen = hn::FirstN(d, static_cast<size_t>(std::max<int64_t>(visible - j, 0)));
+    const Mask seen = FirstLanes(visible - j);
     const Vec weight = hn::IfThenElseZero(seen, Exp(hn::Sub(hn::Mul(hn::LoadU(d, scores + j), factor), shift)));
     const Vec inner = hn::Mul(hn::Sub(hn::LoadU(d, d_scores + j), offset), factor);
     hn::StoreU(weight, d, scores + j);
@@ -318,8 +289,8 @@ HWY_INLINE void BackwardRow(float* scores, float* d_scores, int64_t visible, flo
   }
 }
 
-HWY_INLINE void ScatterAdd(const float* from, int64_t count, int64_t padded, int64_t dim, const int32_t* rows, int64_t column,
-                           Matrix<float> to) {
+HWY_INLINE void ScatterAdd(const float* from, int64_t count, int64_t padded, int64_t dim, const int32_t* rows,
+                           int64_t column, Matrix<float> to) {
   for (int64_t j = 0; j < count; ++j) {
     float* target = to.row(rows[j]) + column;
     const float* source = from + j * padded;
@@ -330,9 +301,9 @@ HWY_INLINE void ScatterAdd(const float* from, int64_t count, int64_t padded, int
 }
 
 template <typename T>
-void BackwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile& queries, Matrix<const T> q, Matrix<const T> k,
-                  Matrix<const T> v, Matrix<const T> out, Matrix<const float> lse, Matrix<const float> d_out, Matrix<float> dq,
-                  Matrix<float> dk, Matrix<float> dv) {
+void BackwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile& queries, Matrix<const T> q,
+                  Matrix<const T> k, Matrix<const T> v, Matrix<const T> out, Matrix<const float> lse,
+                  Matrix<const float> d_out, Matrix<float> dq, Matrix<float> dk, Matrix<float> dv) {
   Tile<T> tile(shape, kv_head, queries);
   AttentionScratch& scratch = tile.scratch;
   const int64_t padded = tile.padded;
@@ -347,7 +318,7 @@ void BackwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile&
   float* values_transposed = scratch.values_transposed.as<float>();
   float* d_keys = scratch.d_keys.as<float>();
   float* d_values = scratch.d_values.as<float>();
-  float* delta = scratch.row_state.as<float>();
+  float* delta = scratch.sum.as<float>();
   GatherRows(tile, q, qs);
   GatherRows(tile, out, outputs);
   GatherRows(tile, d_out, d_outputs);
@@ -362,25 +333,26 @@ void BackwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile&
   }
   for (int64_t block = 0; block < tile.num_blocks(); ++block) {
     const int64_t count = BlockCount(tile, block);
-    GatherBlock(tile, block, k, keys);
-    GatherTransposed(tile, block, k, keys_transposed);
-    GatherTransposed(tile, block, v, values_transposed);
+    Gather(BlockRows(tile, block, k), padded, keys);
+    GatherTransposed(BlockRows(tile, block, k), keys_transposed);
+    GatherTransposed(BlockRows(tile, block, v), values_transposed);
     const int64_t first = tile.FirstRow(block);
     const int64_t rows = tile.rows - first;
     float* p = scores + first * kAttentionBlock;
     float* ds = d_scores + first * kAttentionBlock;
     SmallProduct(rows, tile.dim, kAttentionBlock, qs + first * padded, padded, 1, keys_transposed, kAttentionBlock, p,
                  kAttentionBlock, false);
-    SmallProduct(rows, tile.dim, kAttentionBlock, d_outputs + first * padded, padded, 1, values_transposed, kAttentionBlock, ds,
-                 kAttentionBlock, false);
+    SmallProduct(rows, tile.dim, kAttentionBlock, d_outputs + first * padded, padded, 1, values_transposed,
+                 kAttentionBlock, ds, kAttentionBlock, false);
     for (int64_t r = first; r < tile.rows; ++r) {
       const float row_lse = lse.row(queries.q_begin + r / tile.group)[kv_head * tile.group + r % tile.group];
-      BackwardRow(scores + r * kAttentionBlock, d_scores + r * kAttentionBlock, tile.Visible(r, block), tile.scale, row_lse,
-                  delta[r]);
+      BackwardRow(scores + r * kAttentionBlock, d_scores + r * kAttentionBlock, tile.Visible(r, block), tile.scale,
+                  row_lse, delta[r]);
     }
     SmallProduct(rows, count, padded, ds, kAttentionBlock, 1, keys, padded, d_query + first * padded, padded, true);
     SmallProduct(count, rows, padded, ds, 1, kAttentionBlock, qs + first * padded, padded, d_keys, padded, false);
-    SmallProduct(count, rows, padded, p, 1, kAttentionBlock, d_outputs + first * padded, padded, d_values, padded, false);
+    SmallProduct(count, rows, padded, p, 1, kAttentionBlock, d_outputs + first * padded, padded, d_values, padded,
+                 false);
     const int32_t* key_rows = queries.key_rows + block * kAttentionBlock;
     ScatterAdd(d_keys, count, padded, tile.dim, key_rows, kv_head * tile.dim, dk);
     ScatterAdd(d_values, count, padded, tile.dim, key_rows, kv_head * tile.dim, dv);
@@ -389,12 +361,12 @@ void BackwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile&
 }
 
 // HWY_EXPORT wants plain functions.
-void ForwardF32(const AttentionShape& shape, int64_t kv_head, const QueryTile& tile, Matrix<const float> q, Matrix<const float> k,
-                Matrix<const float> v, Matrix<float> out, Matrix<float> lse) {
+void ForwardF32(const AttentionShape& shape, int64_t kv_head, const QueryTile& tile, Matrix<const float> q,
+                Matrix<const float> k, Matrix<const float> v, Matrix<float> out, Matrix<float> lse) {
   ForwardTile<float>(shape, kv_head, tile, q, k, v, out, lse);
 }
-void ForwardBf16(const AttentionShape& shape, int64_t kv_head, const QueryTile& tile, Matrix<const Bf16> q, Matrix<const Bf16> k,
-                 Matrix<const Bf16> v, Matrix<Bf16> out, Matrix<float> lse) {
+void ForwardBf16(const AttentionShape& shape, int64_t kv_head, const QueryTile& tile, Matrix<const Bf16> q,
+                 Matrix<const Bf16> k, Matrix<const Bf16> v, Matrix<Bf16> out, Matrix<float> lse) {
   ForwardTile<Bf16>(shape, kv_head, tile, q, k, v, out, lse);
 }
 void BackwardF32(const AttentionShape& shape, int64_t kv_head, const QueryTile& tile, Matrix<const float> q,
@@ -428,7 +400,9 @@ void CheckTile(const AttentionShape& shape, const QueryTile& tile) {
 
 using namespace internal;  // NOLINT: the dispatch macros name tables of that namespace
 
-int64_t MaxTileQueries(const AttentionShape& shape) { return std::clamp<int64_t>(kTargetTileRows / shape.group(), 1, 64); }
+int64_t MaxTileQueries(const AttentionShape& shape) {
+  return std::clamp<int64_t>(kTargetTileRows / shape.group(), 1, 64);
+}
 
 template <>
 void AttentionForward<float>(const AttentionShape& shape, int64_t kv_head, const QueryTile& tile, Matrix<const float> q,
@@ -443,16 +417,18 @@ void AttentionForward<Bf16>(const AttentionShape& shape, int64_t kv_head, const 
   HWY_DYNAMIC_DISPATCH(ForwardBf16)(shape, kv_head, tile, q, k, v, out, lse);
 }
 template <>
-void AttentionBackward<float>(const AttentionShape& shape, int64_t kv_head, const QueryTile& tile, Matrix<const float> q,
-                              Matrix<const float> k, Matrix<const float> v, Matrix<const float> out, Matrix<const float> lse,
-                              Matrix<const float> d_out, Matrix<float> dq, Matrix<float> dk, Matrix<float> dv) {
+void AttentionBackward<float>(const AttentionShape& shape, int64_t kv_head, const QueryTile& tile,
+                              Matrix<const float> q, Matrix<const float> k, Matrix<const float> v,
+                              Matrix<const float> out, Matrix<const float> lse, Matrix<const float> d_out,
+                              Matrix<float> dq, Matrix<float> dk, Matrix<float> dv) {
   CheckTile(shape, tile);
   HWY_DYNAMIC_DISPATCH(BackwardF32)(shape, kv_head, tile, q, k, v, out, lse, d_out, dq, dk, dv);
 }
 template <>
 void AttentionBackward<Bf16>(const AttentionShape& shape, int64_t kv_head, const QueryTile& tile, Matrix<const Bf16> q,
-                             Matrix<const Bf16> k, Matrix<const Bf16> v, Matrix<const Bf16> out, Matrix<const float> lse,
-                             Matrix<const float> d_out, Matrix<float> dq, Matrix<float> dk, Matrix<float> dv) {
+                             Matrix<const Bf16> k, Matrix<const Bf16> v, Matrix<const Bf16> out,
+                             Matrix<const float> lse, Matrix<const float> d_out, Matrix<float> dq, Matrix<float> dk,
+                             Matrix<float> dv) {
   CheckTile(shape, tile);
   HWY_DYNAMIC_DISPATCH(BackwardBf16)(shape, kv_head, tile, q, k, v, out, lse, d_out, dq, dk, dv);
 }

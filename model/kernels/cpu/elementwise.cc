@@ -62,7 +62,7 @@ void RmsNormBackwardRows(Matrix<const float> x, const float* gain, const float* 
 HWY_INLINE Vec Sigmoid(Vec x) {
   const Float d;
   const Vec one = hn::Set(d, 1.0f);
-  return hn::Div(one, hn::Add(one, Exp(hn::Neg(x))));
+  return hn::Div(one, hn::Add(one, ExpAny(hn::Neg(x))));
 }
 
 template <typename T>

@@ -83,32 +83,36 @@ HWY_INLINE void StoreUpTo(Vec value, T* to, int64_t count) {
   }
 }
 
-// e^x to about 1 ulp: x = n ln 2 + r, |r| <= ln 2 / 2, Taylor polynomial of degree 7 (remainder below 6e-9), scaled by 2^n.
-// Results below 2^-126 are 0, above the largest float they are infinity; NaN stays NaN.
+// e^x within 2 units of 2^-24: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for e^r (relative error 3.1e-9, fitted
+// to be least with the first two coefficients 1), scaled by 2^n. n is rounded by adding 1.5 * 2^23, which leaves it in
+// the low bits of the sum. Results below 2^-126 are 0; NaN stays NaN. For x <= 88; ExpAny is for all x.
 HWY_INLINE Vec Exp(Vec x) {
   const Float d;
-  const hn::RebindToSigned<Float> di;
-  const Vec lowest = hn::Set(d, -87.33654f);
-  const Vec highest = hn::Set(d, 88.72283f);
-  const Vec clamped = hn::Min(hn::Max(x, lowest), highest);
-  // n stays at most 127: with 128 the scale would overflow before the product does.
-  const Vec n = hn::Min(hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504f))), hn::Set(d, 127.0f));
-  Vec r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), clamped);
+  const hn::RebindToUnsigned<Float> du;
+  const Vec rounder = hn::Set(d, 12582912.0f);
+  const Vec shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), rounder);
+  const Vec n = hn::Sub(shifted, rounder);
+  Vec r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  Vec p = hn::Set(d, 1.0f / 5040);
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 720));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 120));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 24));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 6));
-  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
+  Vec p = hn::Set(d, 0.001381454008155176f);
+  p = hn::MulAdd(p, r, hn::Set(d, 0.008368745498891411f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.04166839081386495f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.16666520395783402f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.4999999343191954f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
-  Vec result = hn::Mul(p, hn::BitCast(d, exponent));
-  result = hn::IfThenZeroElse(hn::Lt(x, lowest), result);
-  result = hn::IfThenElse(hn::Gt(x, highest), hn::Set(d, HUGE_VALF), result);
-  return hn::IfThenElse(hn::IsNaN(x), x, result);
+  const auto scale = hn::Add(hn::ShiftLeft<23>(hn::BitCast(du, shifted)), hn::Set(du, 127u << 23));
+  const Vec result = hn::Mul(p, hn::BitCast(d, scale));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.33654f)), result);
 }
+// Infinity from 2^127.5 on.
+HWY_INLINE Vec ExpAny(Vec x) {
+  const Float d;
+  return hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.37f)), hn::Set(d, HUGE_VALF), Exp(x));
+}
+
+// The first `count` lanes; none where count is not positive.
+HWY_INLINE Mask FirstLanes(int64_t count) { return hn::FirstN(Float(), static_cast<size_t>(count < 0 ? 0 : count)); }
 
 HWY_INLINE float SumLanes(Vec v) { return hn::GetLane(hn::SumOfLanes(Float(), v)); }
 HWY_INLINE float MaxLanes(Vec v) { return hn::GetLane(hn::MaxOfLanes(Float(), v)); }
@@ -118,23 +122,24 @@ HWY_INLINE float MaxLanes(Vec v) { return hn::GetLane(hn::MaxOfLanes(Float(), v)
 // kVectors vectors of columns.
 template <int kRows, int kVectors>
 HWY_INLINE void ProductTile(int64_t depth, const float* HWY_RESTRICT a, int64_t a_row_stride, int64_t a_k_stride,
-                            const float* HWY_RESTRICT b, int64_t b_stride, float* HWY_RESTRICT c, int64_t c_stride, bool add) {
+                            const float* HWY_RESTRICT b, int64_t b_stride, float* HWY_RESTRICT c, int64_t c_stride,
+                            bool add) {
   static_assert(kRows <= 4 && kVectors <= 4);
   const Float d;
   const int64_t lanes = NumLanes();
 #define LOCKSTEP_EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3)
-#define LOCKSTEP_DECLARE(i)                                                                     \
+#define LOCKSTEP_DECLARE(i)                                                                         \
   Vec acc##i##0 = hn::Zero(d), acc##i##1 = acc##i##0, acc##i##2 = acc##i##0, acc##i##3 = acc##i##0; \
   (void)acc##i##0, (void)acc##i##1, (void)acc##i##2, (void)acc##i##3;
   LOCKSTEP_EACH_ROW(LOCKSTEP_DECLARE)
 #undef LOCKSTEP_DECLARE
   if (add) {
-#define LOCKSTEP_LOAD(i)                                                                        \
-  if constexpr (kRows > i) {                                                                    \
-    acc##i##0 = hn::LoadU(d, c + i * c_stride);                                                 \
-    if constexpr (kVectors > 1) acc##i##1 = hn::LoadU(d, c + i * c_stride + lanes);             \
-    if constexpr (kVectors > 2) acc##i##2 = hn::LoadU(d, c + i * c_stride + 2 * lanes);         \
-    if constexpr (kVectors > 3) acc##i##3 = hn::LoadU(d, c + i * c_stride + 3 * lanes);         \
+#define LOCKSTEP_LOAD(i)                                                                \
+  if constexpr (kRows > i) {                                                            \
+    acc##i##0 = hn::LoadU(d, c + i * c_stride);                                         \
+    if constexpr (kVectors > 1) acc##i##1 = hn::LoadU(d, c + i * c_stride + lanes);     \
+    if constexpr (kVectors > 2) acc##i##2 = hn::LoadU(d, c + i * c_stride + 2 * lanes); \
+    if constexpr (kVectors > 3) acc##i##3 = hn::LoadU(d, c + i * c_stride + 3 * lanes); \
   }
     LOCKSTEP_EACH_ROW(LOCKSTEP_LOAD)
 #undef LOCKSTEP_LOAD
@@ -148,23 +153,23 @@ HWY_INLINE void ProductTile(int64_t depth, const float* HWY_RESTRICT a, int64_t 
     if constexpr (kVectors > 3) b3 = hn::LoadU(d, bk + 3 * lanes);
     (void)b1, (void)b2, (void)b3;
     const float* HWY_RESTRICT ak = a + k * a_k_stride;
-#define LOCKSTEP_STEP(i)                                                          \
-  if constexpr (kRows > i) {                                                      \
-    const Vec x = hn::Set(d, ak[i * a_row_stride]);                               \
-    acc##i##0 = hn::MulAdd(x, b0, acc##i##0);                                     \
-    if constexpr (kVectors > 1) acc##i##1 = hn::MulAdd(x, b1, acc##i##1);         \
-    if constexpr (kVectors > 2) acc##i##2 = hn::MulAdd(x, b2, acc##i##2);         \
-    if constexpr (kVectors > 3) acc##i##3 = hn::MulAdd(x, b3, acc##i##3);         \
+#define LOCKSTEP_STEP(i)                                                  \
+  if constexpr (kRows > i) {                                              \
+    const Vec x = hn::Set(d, ak[i * a_row_stride]);                       \
+    acc##i##0 = hn::MulAdd(x, b0, acc##i##0);                             \
+    if constexpr (kVectors > 1) acc##i##1 = hn::MulAdd(x, b1, acc##i##1); \
+    if constexpr (kVectors > 2) acc##i##2 = hn::MulAdd(x, b2, acc##i##2); \
+    if constexpr (kVectors > 3) acc##i##3 = hn::MulAdd(x, b3, acc##i##3); \
   }
     LOCKSTEP_EACH_ROW(LOCKSTEP_STEP)
 #undef LOCKSTEP_STEP
   }
-#define LOCKSTEP_STORE(i)                                                                \
-  if constexpr (kRows > i) {                                                             \
-    hn::StoreU(acc##i##0, d, c + i * c_stride);                                          \
-    if constexpr (kVectors > 1) hn::StoreU(acc##i##1, d, c + i * c_stride + lanes);      \
-    if constexpr (kVectors > 2) hn::StoreU(acc##i##2, d, c + i * c_stride + 2 * lanes);  \
-    if constexpr (kVectors > 3) hn::StoreU(acc##i##3, d, c + i * c_stride + 3 * lanes);  \
+#define LOCKSTEP_STORE(i)                                                               \
+  if constexpr (kRows > i) {                                                            \
+    hn::StoreU(acc##i##0, d, c + i * c_stride);                                         \
+    if constexpr (kVectors > 1) hn::StoreU(acc##i##1, d, c + i * c_stride + lanes);     \
+    if constexpr (kVectors > 2) hn::StoreU(acc##i##2, d, c + i * c_stride + 2 * lanes); \
+    if constexpr (kVectors > 3) hn::StoreU(acc##i##3, d, c + i * c_stride + 3 * lanes); \
   }
   LOCKSTEP_EACH_ROW(LOCKSTEP_STORE)
 #undef LOCKSTEP_STORE
@@ -175,12 +180,12 @@ HWY_INLINE void ProductTile(int64_t depth, const float* HWY_RESTRICT a, int64_t 
 constexpr int kProductRows = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 
 template <int kVectors>
-HWY_INLINE void ProductRows(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b,
-                            int64_t b_stride, float* c, int64_t c_stride, bool add) {
+HWY_INLINE void ProductRows(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride,
+                            const float* b, int64_t b_stride, float* c, int64_t c_stride, bool add) {
   int64_t m = 0;
   for (; m + kProductRows <= rows; m += kProductRows) {
-    ProductTile<kProductRows, kVectors>(depth, a + m * a_row_stride, a_row_stride, a_k_stride, b, b_stride, c + m * c_stride,
-                                        c_stride, add);
+    ProductTile<kProductRows, kVectors>(depth, a + m * a_row_stride, a_row_stride, a_k_stride, b, b_stride,
+                                        c + m * c_stride, c_stride, add);
   }
   const int64_t rest = rows - m;
   a += m * a_row_stride;
@@ -191,8 +196,9 @@ HWY_INLINE void ProductRows(int64_t rows, int64_t depth, const float* a, int64_t
 }
 
 // A product of any number of rows; cols is a multiple of 16.
-HWY_INLINE void SmallProduct(int64_t rows, int64_t depth, int64_t cols, const float* a, int64_t a_row_stride, int64_t a_k_stride,
-                             const float* b, int64_t b_stride, float* c, int64_t c_stride, bool add) {
+HWY_INLINE void SmallProduct(int64_t rows, int64_t depth, int64_t cols, const float* a, int64_t a_row_stride,
+                             int64_t a_k_stride, const float* b, int64_t b_stride, float* c, int64_t c_stride,
+                             bool add) {
   const int64_t lanes = NumLanes();
   int64_t j = 0;
   for (; j + 4 * lanes <= cols; j += 4 * lanes) {
