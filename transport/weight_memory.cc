@@ -10,7 +10,10 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
@@ -32,6 +35,28 @@ absl::StatusOr<uint8_t*> MapWhole(int fd, size_t num_bytes, bool writable) {
   return static_cast<uint8_t*>(data);
 }
 
+// The number a file begins with; `otherwise` if it cannot be read or says "max".
+uint64_t NumberIn(const char* path, uint64_t otherwise) {
+  uint64_t number = 0;
+  std::ifstream file(path);
+  return file >> number ? number : otherwise;
+}
+
+// What could be had without swapping, by the machine's account and the container's; a file absent sets no bound.
+uint64_t AvailableBytes() {
+  constexpr uint64_t kNoBound = UINT64_MAX;
+  uint64_t available = kNoBound;
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    unsigned long long kilobytes = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kilobytes) == 1) available = kilobytes * 1024;
+  }
+  const uint64_t limit = NumberIn("/sys/fs/cgroup/memory.max", kNoBound);
+  const uint64_t used = NumberIn("/sys/fs/cgroup/memory.current", 0);
+  if (limit != kNoBound) available = std::min(available, limit - std::min(limit, used));
+  return available;
+}
+
 }  // namespace
 
 UniqueFd::~UniqueFd() {
@@ -39,6 +64,11 @@ UniqueFd::~UniqueFd() {
 }
 
 absl::StatusOr<SharedMemory> SharedMemory::Create(const std::string& name, size_t num_bytes, Writers writers) {
+  // The kernel would not refuse: it would go on until it has to kill somebody.
+  if (const uint64_t available = AvailableBytes(); num_bytes > available) {
+    return absl::ResourceExhaustedError(absl::StrCat("no ", num_bytes, " bytes of shared memory for ", name, ": only ",
+                                                     available, " bytes of memory are available"));
+  }
   SharedMemory memory;
   memory.fd_ = UniqueFd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory.fd_.valid()) return ErrnoStatus(errno, absl::StrCat("making shared memory for ", name));
