@@ -125,11 +125,8 @@ HWY_INLINE int64_t BlockCount(const Tile<T>& tile, int64_t block) {
 // Keys or values of one block.
 template <typename T>
 HWY_INLINE ScatteredRows<T> BlockRows(const Tile<T>& tile, int64_t block, Matrix<const T> m) {
-  return {.base = m.data + tile.kv_head * tile.dim,
-          .stride = m.stride,
-          .rows = tile.queries.key_rows + block * kAttentionBlock,
-          .count = BlockCount(tile, block),
-          .dim = tile.dim};
+  return ScatteredRows<T>(m.data + tile.kv_head * tile.dim, m.stride, tile.queries.key_rows + block * kAttentionBlock,
+                          BlockCount(tile, block), tile.dim);
 }
 
 // Softmax in progress: per row the largest score, the sum of exp(score - max), and the values weighted so.
@@ -215,20 +212,44 @@ HWY_INLINE void AddValues(const Tile<T>& tile, int64_t block, int64_t first_row,
   }
 }
 
+// Many rows share float32 copies of the block's keys and values.
 template <typename T>
-HWY_INLINE void ForwardBlock(const Tile<T>& tile, int64_t block, bool first_block, Matrix<const T> k, Matrix<const T> v,
-                             RunningSoftmax softmax) {
+HWY_INLINE void ForwardBlock(const Tile<T>& tile, int64_t block, bool first_block, const ScatteredRows<T>& keys,
+                             const ScatteredRows<T>& values, RunningSoftmax softmax) {
   AttentionScratch& scratch = tile.scratch;
-  float* keys = scratch.keys_transposed.template as<float>();
-  float* values = scratch.values.template as<float>();
+  float* key_copy = scratch.keys_transposed.template as<float>();
+  float* value_copy = scratch.values.template as<float>();
   float* scores = scratch.scores.template as<float>();
-  GatherTransposed(BlockRows(tile, block, k), keys);
-  Gather(BlockRows(tile, block, v), tile.padded, values);
+  GatherTransposed(keys, key_copy);
+  Gather(values, tile.padded, value_copy);
   const int64_t first = tile.FirstRow(block);
   SmallProduct(tile.rows - first, tile.dim, kAttentionBlock, scratch.queries.template as<float>() + first * tile.padded,
-               tile.padded, 1, keys, kAttentionBlock, scores + first * kAttentionBlock, kAttentionBlock, false);
+               tile.padded, 1, key_copy, kAttentionBlock, scores + first * kAttentionBlock, kAttentionBlock, false);
   SoftmaxRows(tile, block, first, first_block, scores, softmax);
-  AddValues(tile, block, first, !first_block, scores, values, softmax.output);
+  AddValues(tile, block, first, !first_block, scores, value_copy, softmax.output);
+}
+
+// One query, few heads: decoding.
+template <int kRows, typename T>
+HWY_INLINE void ForwardBlockDirect(const Tile<T>& tile, int64_t block, bool first_block, const ScatteredRows<T>& keys,
+                                   const ScatteredRows<T>& values, RunningSoftmax softmax) {
+  float* scores = tile.scratch.scores.template as<float>();
+  DirectScores<kRows>(keys, tile.scratch.queries.template as<float>(), tile.padded, scores);
+  SoftmaxRows(tile, block, 0, first_block, scores, softmax);
+  DirectOutputs<kRows>(values, scores, !first_block, softmax.output, tile.padded);
+}
+
+template <typename T>
+HWY_INLINE void ForwardAnyBlock(const Tile<T>& tile, int64_t block, bool first_block, Matrix<const T> k,
+                                Matrix<const T> v, RunningSoftmax softmax) {
+  const ScatteredRows<T> keys = BlockRows(tile, block, k), values = BlockRows(tile, block, v);
+  const bool direct = kHasDirectScores && tile.queries.count == 1 && tile.dim % 64 == 0;
+  if (direct) Prefetch(values);
+  if (direct && tile.rows == 1) return ForwardBlockDirect<1>(tile, block, first_block, keys, values, softmax);
+  if (direct && tile.rows == 2) return ForwardBlockDirect<2>(tile, block, first_block, keys, values, softmax);
+  if (direct && tile.rows == 3) return ForwardBlockDirect<3>(tile, block, first_block, keys, values, softmax);
+  if (direct && tile.rows == 4) return ForwardBlockDirect<4>(tile, block, first_block, keys, values, softmax);
+  ForwardBlock(tile, block, first_block, keys, values, softmax);
 }
 
 // Merges a finished span of a row into the spans before it.
@@ -259,7 +280,7 @@ void ForwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile& 
   for (int64_t span = 0; span < tile.num_blocks(); span += kBlocksOfSpan) {
     const RunningSoftmax softmax = span == 0 ? total : part;
     const int64_t end = std::min(span + kBlocksOfSpan, tile.num_blocks());
-    for (int64_t block = span; block < end; ++block) ForwardBlock(tile, block, block == span, k, v, softmax);
+    for (int64_t block = span; block < end; ++block) ForwardAnyBlock(tile, block, block == span, k, v, softmax);
     if (span == 0) continue;
     for (int64_t r = tile.FirstRow(span); r < tile.rows; ++r) MergeSpan(total, part, r, tile.padded);
   }
@@ -333,8 +354,9 @@ void BackwardTile(const AttentionShape& shape, int64_t kv_head, const QueryTile&
   }
   for (int64_t block = 0; block < tile.num_blocks(); ++block) {
     const int64_t count = BlockCount(tile, block);
-    Gather(BlockRows(tile, block, k), padded, keys);
-    GatherTransposed(BlockRows(tile, block, k), keys_transposed);
+    const ScatteredRows<T> key_rows_of_block = BlockRows(tile, block, k);
+    Gather(key_rows_of_block, padded, keys);
+    GatherTransposed(key_rows_of_block, keys_transposed);
     GatherTransposed(BlockRows(tile, block, v), values_transposed);
     const int64_t first = tile.FirstRow(block);
     const int64_t rows = tile.rows - first;

@@ -117,6 +117,10 @@ HWY_INLINE Mask FirstLanes(int64_t count) { return hn::FirstN(Float(), static_ca
 HWY_INLINE float SumLanes(Vec v) { return hn::GetLane(hn::SumOfLanes(Float(), v)); }
 HWY_INLINE float MaxLanes(Vec v) { return hn::GetLane(hn::MaxOfLanes(Float(), v)); }
 
+// Keeps a vector in a register: GCC would fold the load into each of its uses, and loads, not multiplications, would
+// bound the product.
+HWY_INLINE void Pin(Vec& v) { asm("" : "+v"(v.raw)); }
+
 // c[m, j] = (add ? c[m, j] : 0), then c = fma(a[m, k], b[k, j], c) for each k in order: one chain per output.
 //   a // element (m, k) at a[m * a_row_stride + k * a_k_stride]      b // [depth, cols]      c // [kRows, cols]
 // kVectors vectors of columns.
@@ -146,12 +150,15 @@ HWY_INLINE void ProductTile(int64_t depth, const float* HWY_RESTRICT a, int64_t 
   }
   for (int64_t k = 0; k < depth; ++k) {
     const float* HWY_RESTRICT bk = b + k * b_stride;
-    const Vec b0 = hn::LoadU(d, bk);
+    Vec b0 = hn::LoadU(d, bk);
     Vec b1 = b0, b2 = b0, b3 = b0;
     if constexpr (kVectors > 1) b1 = hn::LoadU(d, bk + lanes);
     if constexpr (kVectors > 2) b2 = hn::LoadU(d, bk + 2 * lanes);
     if constexpr (kVectors > 3) b3 = hn::LoadU(d, bk + 3 * lanes);
-    (void)b1, (void)b2, (void)b3;
+    Pin(b0);
+    if constexpr (kVectors > 1) Pin(b1);
+    if constexpr (kVectors > 2) Pin(b2);
+    if constexpr (kVectors > 3) Pin(b3);
     const float* HWY_RESTRICT ak = a + k * a_k_stride;
 #define LOCKSTEP_STEP(i)                                                  \
   if constexpr (kRows > i) {                                              \
