@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -233,29 +232,18 @@ TEST_F(ChildProcessTest, SurvivesTheEndOfTheThreadThatAskedForIt) {
 }
 
 TEST_F(ChildProcessTest, ChildDiesWithItsParent) {
-  // A forked parent spawns a child, says its pid and is killed without a chance to clean up.
-  int fds[2];
-  ASSERT_EQ(pipe(fds), 0);
-  const pid_t parent = fork();
-  ASSERT_GE(parent, 0);
-  if (parent == 0) {
-    Spawner spawner(Shim());
-    ChildOptions options;
-    options.argv = {"sleep", "600"};
-    auto child = spawner.Spawn(options);
-    const pid_t pid = child.ok() ? (*child)->pid() : 0;
-    if (write(fds[1], &pid, sizeof pid) != sizeof pid) _exit(1);
-    while (true) pause();
-  }
-  pid_t child = 0;
-  ASSERT_EQ(read(fds[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  // A parent that spawns a child of its own, says its pid and is killed without a chance to clean up.
+  ChildOptions options;
+  options.argv = {LOCKSTEP_CHILD_EXEC_PATH, "spawn-sleep"};
+  options.stdin_mode = options.stdout_mode = StdioMode::kPipe;
+  ASSERT_OK_AND_ASSIGN(auto parent, spawner_.Spawn(options));
+  ASSERT_OK_AND_ASSIGN(const std::string line, parent->lines().ReadLine(In(seconds(30))));
+  const pid_t child = ToPid(line);
   ASSERT_GT(child, 0);
   EXPECT_TRUE(Lives(child));
-  kill(parent, SIGKILL);
-  ASSERT_EQ(waitpid(parent, nullptr, 0), parent);
+  EXPECT_NE(getpgid(child), getpgid(parent->pid()));  // what ends it is not the end of the parent's group
+  parent->Signal(SIGKILL);
   EXPECT_TRUE(EndsWithin(child, seconds(10)));
-  close(fds[0]);
-  close(fds[1]);
 }
 
 TEST_F(ChildProcessTest, ManySpawnsFromManyThreads) {
