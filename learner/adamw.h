@@ -23,8 +23,8 @@ struct AdamWOptions {
   absl::Status Validate() const;
 };
 
-// One update of `count` elements. `step` counts from 1 and is the parameter's own. `gradient_scale` multiplies the gradient first (the
-// clip coefficient).
+// One update of `count` elements. `step` counts from 1 and is the parameter's own. `gradient_scale` multiplies the
+// gradient first (the clip coefficient).
 void AdamWUpdate(const AdamWOptions& options, double lr, int64_t step, double gradient_scale, bool decay, int64_t count,
                  const float* gradient, float* parameter, float* first_moment, float* second_moment);
 

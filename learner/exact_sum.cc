@@ -15,7 +15,8 @@ RangeCheck AddExact(const float* values, int64_t count, int quantum_log2, int64_
       continue;
     }
     check.max_abs = magnitude > check.max_abs ? magnitude : check.max_abs;
-    // A float32 times a power of two is exact in double. Beyond int64 the check below fails in any case: keep the cast defined.
+    // A float32 times a power of two is exact in double. Beyond int64 the check below fails in any case: keep the cast
+    // defined.
     const double scaled = static_cast<double>(value) * scale;
     const int64_t fixed = std::abs(scaled) < 0x1p62 ? static_cast<int64_t>(std::nearbyint(scaled)) : 0;
     sums[i] = static_cast<int64_t>(static_cast<uint64_t>(sums[i]) + static_cast<uint64_t>(fixed));

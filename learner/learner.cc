@@ -21,7 +21,8 @@ using model::ModelConfig;
 using model::PackedModel;
 using model::ParameterLayout;
 
-// A tied embedding gets several contributions of one micro-batch: the head's row chunks (1,024 rows each) and the input's.
+// A tied embedding gets several contributions of one micro-batch: the head's row chunks (1,024 rows each) and the
+// input's.
 constexpr int64_t kPartsPerMicroBatch = 16;
 constexpr int64_t kMaxLossRows = (kPartsPerMicroBatch - 1) * 1024;
 
@@ -35,8 +36,9 @@ class ExactGradientSums : public model::GradientSink {
     check_ = RangeCheck();
   }
   void Add(int64_t offset, absl::Span<const float> values) override {
-    const RangeCheck check = AddExact(values.data(), static_cast<int64_t>(values.size()), quantum_log2_, data() + offset);
-    const std::lock_guard<std::mutex> lock(mutex_);   // once per tile of some hundred thousand values
+    const RangeCheck check =
+        AddExact(values.data(), static_cast<int64_t>(values.size()), quantum_log2_, data() + offset);
+    const std::lock_guard<std::mutex> lock(mutex_);  // once per tile of some hundred thousand values
     check_.Join(check);
   }
   int64_t* data() { return sums_.as<int64_t>(); }
@@ -46,7 +48,7 @@ class ExactGradientSums : public model::GradientSink {
  private:
   Buffer sums_;
   int quantum_log2_ = kFirstQuantumLog2;
-  std::mutex mutex_;   // guards check_
+  std::mutex mutex_;  // guards check_
   RangeCheck check_;
 };
 
@@ -54,7 +56,8 @@ std::vector<HeadTarget> TargetsOf(const FlatForest& forest) {
   std::vector<HeadTarget> targets;
   targets.reserve(forest.loss_rows.size());
   for (const LossRow& row : forest.loss_rows) {
-    const absl::Span<const int32_t> list(forest.kept_ids.data() + row.kept_begin, static_cast<size_t>(row.kept_end - row.kept_begin));
+    const absl::Span<const int32_t> list(forest.kept_ids.data() + row.kept_begin,
+                                         static_cast<size_t>(row.kept_end - row.kept_begin));
     targets.push_back({row.target_id, row.temperature, {row.kept_kind, list}});
   }
   return targets;
@@ -83,7 +86,8 @@ class LearnerOf final : public Learner {
         sums_(parameters_.size()),
         first_moment_(Buffer::Zeroed(static_cast<size_t>(parameters_.size()) * sizeof(float))),
         second_moment_(Buffer::Zeroed(static_cast<size_t>(parameters_.size()) * sizeof(float))) {
-    for (const ParameterLayout::Entry& entry : parameters_.layout().entries()) decayed_.push_back(entry.shape.size() > 1);
+    for (const ParameterLayout::Entry& entry : parameters_.layout().entries())
+      decayed_.push_back(entry.shape.size() > 1);
   }
 
   const ModelConfig& model_config() const override { return model_config_; }
@@ -97,7 +101,8 @@ class LearnerOf final : public Learner {
     transposed_.Pack(pool_, model_config_, parameters_);
   }
 
-  void LogProbs(const uint8_t* packed, const FlatForest& forest, absl::Span<float> logprobs, absl::Span<float> entropies) override {
+  void LogProbs(const uint8_t* packed, const FlatForest& forest, absl::Span<float> logprobs,
+                absl::Span<float> entropies) override {
     const PackedModel<T> weights(model_config_, layout_, packed);
     const OwnedMatrix<T> hidden = HiddenRows(weights, forest, /*keep_activations=*/false);
     if (hidden.rows() > 0) head_.LogProbs(weights, hidden.view(), TargetsOf(forest), logprobs, entropies);
@@ -108,9 +113,8 @@ class LearnerOf final : public Learner {
     num_micro_batches_ = num_micro_batches;
     sums_.Reset(quantum_log2_);
     int64_t* sums = sums_.data();
-    pool_.ParallelFor(NumBlocks(), [&](int64_t block, int) {
-      std::fill(sums + Begin(block), sums + End(block), int64_t{0});
-    });
+    pool_.ParallelFor(NumBlocks(),
+                      [&](int64_t block, int) { std::fill(sums + Begin(block), sums + End(block), int64_t{0}); });
   }
 
   std::vector<float> AddGradient(const FlatForest& forest, LossFunction loss) override {
@@ -124,7 +128,8 @@ class LearnerOf final : public Learner {
     head_.LogProbs(*packed_, hidden.view(), targets, absl::MakeSpan(logprobs), absl::MakeSpan(entropies));
     loss(logprobs, entropies, absl::MakeSpan(d_logprobs));
     OwnedMatrix<float> d_hidden(num_rows, model_config_.hidden_size);
-    head_.Backward(*packed_, transposed_, hidden.view(), targets, d_logprobs, {}, d_hidden.view(), parameters_.layout(), sums_);
+    head_.Backward(*packed_, transposed_, hidden.view(), targets, d_logprobs, {}, d_hidden.view(), parameters_.layout(),
+                   sums_);
     pass_.Backward(*packed_, transposed_, RowsOf(forest), d_hidden.view(), parameters_.layout(), sums_);
     return logprobs;
   }
@@ -218,8 +223,8 @@ class LearnerOf final : public Learner {
   model::TrainingPass<T> pass_;
   model::Head<T> head_;
   ExactGradientSums sums_;
-  Buffer first_moment_, second_moment_;   // [parameters] f32
-  std::vector<bool> decayed_;             // per parameter: matrices, not gains and biases
+  Buffer first_moment_, second_moment_;  // [parameters] f32
+  std::vector<bool> decayed_;            // per parameter: matrices, not gains and biases
   int quantum_log2_ = kFirstQuantumLog2;
   int64_t num_micro_batches_ = 1;
   int64_t optimizer_steps_ = 0;
@@ -227,7 +232,8 @@ class LearnerOf final : public Learner {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Learner>> Learner::Make(model::LoadedModel model, const LearnerConfig& config, ThreadPool& pool) {
+absl::StatusOr<std::unique_ptr<Learner>> Learner::Make(model::LoadedModel model, const LearnerConfig& config,
+                                                       ThreadPool& pool) {
   RETURN_IF_ERROR(config.adamw.Validate());
   if (config.dtype == DType::kF32) return std::make_unique<LearnerOf<float>>(std::move(model), config, pool);
   if (config.dtype == DType::kBf16) return std::make_unique<LearnerOf<Bf16>>(std::move(model), config, pool);

@@ -1,4 +1,5 @@
-// The learner of one rank: master weights, gradient sums, optimizer, and the forward and backward passes that feed them.
+// The learner of one rank: master weights, gradient sums, optimizer, and the forward and backward passes that feed
+// them.
 //
 //   auto learner = *Learner::Make(std::move(model), options, pool);
 //   learner->Pack(slot.bytes.data());  learner->UseWeights(slot.bytes.data());     // published form, read by forward
@@ -7,10 +8,12 @@
 //     per micro-batch: learner->AddGradient(forest, loss);
 //     StepResult result = learner->FinishStep(lr);                                 // clip, AdamW; then Pack again
 //
-// Bit rules: a micro-batch's gradient depends on its forest and loss alone; micro-batches add up as integers (exact_sum.h), so their
-// order does not matter; the norm is a sum of fixed blocks in fixed order. What a rank computes does not depend on its threads.
+// Bit rules: a micro-batch's gradient depends on its forest and loss alone; micro-batches add up as integers
+// (exact_sum.h), so their order does not matter; the norm is a sum of fixed blocks in fixed order. What a rank computes
+// does not depend on its threads.
 //
-// Master weights are float32. The forward pass reads the packed form that rollout workers map too: what is trained is what sampled.
+// Master weights are float32. The forward pass reads the packed form that rollout workers map too: what is trained is
+// what sampled.
 //
 // Thread contract: one thread owns a Learner; it uses the pool inside.
 #ifndef LOCKSTEP_LEARNER_LEARNER_H_
@@ -33,32 +36,34 @@
 namespace lockstep::learner {
 
 struct LearnerConfig {
-  DType dtype = DType::kBf16;                                    // compute type
+  DType dtype = DType::kBf16;  // compute type
   model::Recompute recompute = model::Recompute::kNone;
-  int64_t max_positions = 2048;                                  // longest path
+  int64_t max_positions = 2048;  // longest path
   AdamWOptions adamw;
-  double max_grad_norm = 1.0;                                    // clips the global norm; 0: no clipping
+  double max_grad_norm = 1.0;  // clips the global norm; 0: no clipping
 };
 
 // Gradient of the loss of one micro-batch by the log-probs of its loss rows. `d_logprobs` comes zeroed.
-using LossFunction =
-    absl::FunctionRef<void(absl::Span<const float> logprobs, absl::Span<const float> entropies, absl::Span<float> d_logprobs)>;
+using LossFunction = absl::FunctionRef<void(absl::Span<const float> logprobs, absl::Span<const float> entropies,
+                                            absl::Span<float> d_logprobs)>;
 
 enum class StepOutcome : uint8_t {
   kUpdated,
-  kSkipped,    // a gradient or its norm was not finite: nothing changed
-  kOverflow,   // a contribution was too large for the quantum, which is now 2^10 coarser: add the same micro-batches again
+  kSkipped,   // a gradient or its norm was not finite: nothing changed
+  kOverflow,  // a contribution was too large for the quantum, which is now 2^10 coarser: add the same micro-batches
+              // again
 };
 
 struct StepResult {
   StepOutcome outcome = StepOutcome::kUpdated;
-  double grad_norm = 0;     // before clipping
+  double grad_norm = 0;  // before clipping
   double clip_scale = 1;
 };
 
 class Learner {
  public:
-  static absl::StatusOr<std::unique_ptr<Learner>> Make(model::LoadedModel model, const LearnerConfig& config, ThreadPool& pool);
+  static absl::StatusOr<std::unique_ptr<Learner>> Make(model::LoadedModel model, const LearnerConfig& config,
+                                                       ThreadPool& pool);
   virtual ~Learner() = default;
 
   virtual const model::ModelConfig& model_config() const = 0;
@@ -68,11 +73,13 @@ class Learner {
   // Bytes of the packed form, and packing of the current weights into such a block (64-byte aligned).
   virtual int64_t packed_bytes() const = 0;
   virtual void Pack(uint8_t* packed) = 0;
-  // What forward passes read from now on; it must hold the current weights, and stay. Also renews the private transposed form.
+  // What forward passes read from now on; it must hold the current weights, and stay. Also renews the private
+  // transposed form.
   virtual void UseWeights(const uint8_t* packed) = 0;
 
   // Log-probs (and entropies, unless empty) of the forest's loss rows, without gradient, under weights in packed form.
-  virtual void LogProbs(const uint8_t* packed, const FlatForest& forest, absl::Span<float> logprobs, absl::Span<float> entropies) = 0;
+  virtual void LogProbs(const uint8_t* packed, const FlatForest& forest, absl::Span<float> logprobs,
+                        absl::Span<float> entropies) = 0;
 
   virtual void BeginStep(int64_t num_micro_batches) = 0;
   // Returns the log-probs of the loss rows.

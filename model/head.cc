@@ -7,8 +7,8 @@
 namespace lockstep::model {
 namespace {
 
-constexpr int64_t kRowTile = 64;           // logits of so many rows at a time and thread
-constexpr int64_t kMaxChunkRows = 1024;    // rows whose d_logits are held at a time (fixed: chunks cut the gradient sums)
+constexpr int64_t kRowTile = 64;         // logits of so many rows at a time and thread
+constexpr int64_t kMaxChunkRows = 1024;  // rows whose d_logits are held at a time (fixed: chunks cut the gradient sums)
 constexpr int64_t kWeightTaskRows = 192;
 
 absl::Span<const float> RowOf(Matrix<const float> m, int64_t row) {

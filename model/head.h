@@ -1,5 +1,5 @@
-// The vocabulary end of the model: logits of chosen rows, their log-probs and the gradient, in chunks. No [tokens, vocab] array
-// ever exists.
+// The vocabulary end of the model: logits of chosen rows, their log-probs and the gradient, in chunks. No [tokens,
+// vocab] array ever exists.
 //
 // Thread contract: one thread owns a Head; it uses the pool inside.
 #ifndef LOCKSTEP_MODEL_HEAD_H_
@@ -30,14 +30,15 @@ class Head {
 
   // logprobs[i], entropies[i] (may be empty): of targets[i] given row i of `hidden` ([rows, hidden] T, final-normed).
   // The bits are those the sampler reports for equal hidden rows, weights and targets.
-  void LogProbs(const PackedModel<T>& model, Matrix<const T> hidden, absl::Span<const HeadTarget> targets, absl::Span<float> logprobs,
-                absl::Span<float> entropies);
+  void LogProbs(const PackedModel<T>& model, Matrix<const T> hidden, absl::Span<const HeadTarget> targets,
+                absl::Span<float> logprobs, absl::Span<float> entropies);
 
   // d_logprobs, d_entropies (may be empty): gradients of the loss by what LogProbs gave.
   //   d_hidden // [rows, hidden] f32, overwritten;   the head's weight gradient goes to the sink.
   void Backward(const PackedModel<T>& model, const TransposedModel<T>& transposed, Matrix<const T> hidden,
-                absl::Span<const HeadTarget> targets, absl::Span<const float> d_logprobs, absl::Span<const float> d_entropies,
-                Matrix<float> d_hidden, const ParameterLayout& layout, GradientSink& sink);
+                absl::Span<const HeadTarget> targets, absl::Span<const float> d_logprobs,
+                absl::Span<const float> d_entropies, Matrix<float> d_hidden, const ParameterLayout& layout,
+                GradientSink& sink);
 
  private:
   // Row i's logits for rows [begin, end) of hidden, in the thread's buffer.
@@ -45,9 +46,9 @@ class Head {
 
   const ModelConfig config_;
   ThreadPool& pool_;
-  std::vector<OwnedMatrix<float>> logits_;   // per thread
-  std::vector<OwnedMatrix<float>> weight_;   // per thread
-  OwnedMatrix<T> d_logits_;                  // [chunk, vocab]
+  std::vector<OwnedMatrix<float>> logits_;  // per thread
+  std::vector<OwnedMatrix<float>> weight_;  // per thread
+  OwnedMatrix<T> d_logits_;                 // [chunk, vocab]
 };
 
 }  // namespace lockstep::model

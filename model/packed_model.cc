@@ -97,7 +97,9 @@ LayerNames::LayerNames(int64_t layer) {
   down = prefix + "mlp.down_proj.weight";
 }
 
-const char* HeadName(const ModelConfig& config) { return config.tie_word_embeddings ? kEmbeddingName : "lm_head.weight"; }
+const char* HeadName(const ModelConfig& config) {
+  return config.tie_word_embeddings ? kEmbeddingName : "lm_head.weight";
+}
 
 PackedLayout::PackedLayout(const ModelConfig& config, DType dtype) : dtype_(dtype) {
   const Dimensions size(config);
@@ -170,7 +172,8 @@ void PackModel(ThreadPool& pool, const ModelConfig& config, const Parameters& pa
         uint8_t* bias = memory + at.qkv_bias;
         CopyFloats(Find(parameters, names.q_bias), size.query, bias);
         CopyFloats(Find(parameters, names.k_bias), size.key_value, bias + size.query * sizeof(float));
-        CopyFloats(Find(parameters, names.v_bias), size.key_value, bias + (size.query + size.key_value) * sizeof(float));
+        CopyFloats(Find(parameters, names.v_bias), size.key_value,
+                   bias + (size.query + size.key_value) * sizeof(float));
       }
       if (config.qk_norm) {
         CopyFloats(Find(parameters, names.q_norm), config.head_dim, memory + at.query_norm);
@@ -187,14 +190,16 @@ template <typename T>
 TransposedModel<T>::TransposedModel(const ModelConfig& config) {
   const Dimensions size(config);
   Allocator take;
-  const auto place = [&](int64_t n, int64_t k) { return take.Take(PackedSize(n, k) * static_cast<int64_t>(sizeof(T))); };
+  const auto place = [&](int64_t n, int64_t k) {
+    return take.Take(PackedSize(n, k) * static_cast<int64_t>(sizeof(T)));
+  };
   struct Offsets {
     int64_t qkv, output, gate_up, down;
   };
   std::vector<Offsets> offsets;
   for (int64_t i = 0; i < config.num_layers; ++i) {
-    offsets.push_back({place(size.hidden, size.qkv), place(size.query, size.hidden), place(size.hidden, 2 * size.intermediate),
-                       place(size.intermediate, size.hidden)});
+    offsets.push_back({place(size.hidden, size.qkv), place(size.query, size.hidden),
+                       place(size.hidden, 2 * size.intermediate), place(size.intermediate, size.hidden)});
   }
   const int64_t head = place(size.hidden, size.vocab);
   memory_ = Buffer(static_cast<size_t>(take.total()));
@@ -203,7 +208,8 @@ TransposedModel<T>::TransposedModel(const ModelConfig& config) {
   };
   for (const Offsets& at : offsets) {
     layers_.push_back({matrix(at.qkv, size.hidden, size.qkv), matrix(at.output, size.query, size.hidden),
-                       matrix(at.gate_up, size.hidden, 2 * size.intermediate), matrix(at.down, size.intermediate, size.hidden)});
+                       matrix(at.gate_up, size.hidden, 2 * size.intermediate),
+                       matrix(at.down, size.intermediate, size.hidden)});
   }
   head_ = matrix(head, size.hidden, size.vocab);
 }

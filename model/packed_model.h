@@ -1,6 +1,6 @@
-// A model's weights in the form that the kernels read: one block of memory, so that it can be published in shared memory and
-// mapped read-only by every reader. Matrices are packed (model/kernels/matmul.h) and stored as T; norm gains and biases stay
-// float32.
+// A model's weights in the form that the kernels read: one block of memory, so that it can be published in shared
+// memory and mapped read-only by every reader. Matrices are packed (model/kernels/matmul.h) and stored as T; norm gains
+// and biases stay float32.
 //
 //   PackedLayout layout(config, DType::kBf16);
 //   PackModel<Bf16>(pool, config, parameters, layout, memory);       // memory: [layout.num_bytes()], 64-byte aligned
@@ -52,24 +52,24 @@ class PackedLayout {
 
 template <typename T>
 struct PackedLayer {
-  const float* attention_norm;   // [hidden]
-  PackedMatrix<T> qkv;           // [query + 2 key_value, hidden]
-  const float* qkv_bias;         // [query + 2 key_value], or nullptr
-  const float* query_norm;       // [head_dim], or nullptr
-  const float* key_norm;         // [head_dim], or nullptr
-  PackedMatrix<T> output;        // [hidden, query]
-  const float* mlp_norm;         // [hidden]
-  PackedMatrix<T> gate_up;       // [2 intermediate, hidden]: all gates, then all ups
-  PackedMatrix<T> down;          // [hidden, intermediate]
+  const float* attention_norm;  // [hidden]
+  PackedMatrix<T> qkv;          // [query + 2 key_value, hidden]
+  const float* qkv_bias;        // [query + 2 key_value], or nullptr
+  const float* query_norm;      // [head_dim], or nullptr
+  const float* key_norm;        // [head_dim], or nullptr
+  PackedMatrix<T> output;       // [hidden, query]
+  const float* mlp_norm;        // [hidden]
+  PackedMatrix<T> gate_up;      // [2 intermediate, hidden]: all gates, then all ups
+  PackedMatrix<T> down;         // [hidden, intermediate]
 };
 
 template <typename T>
 struct PackedModel {
   PackedModel(const ModelConfig& config, const PackedLayout& layout, const uint8_t* memory);
-  Matrix<const T> embedding;     // [vocab, hidden]
+  Matrix<const T> embedding;  // [vocab, hidden]
   std::vector<PackedLayer<T>> layers;
-  const float* final_norm;       // [hidden]
-  PackedMatrix<T> head;          // [vocab, hidden]
+  const float* final_norm;  // [hidden]
+  PackedMatrix<T> head;     // [vocab, hidden]
 };
 
 // Fills `memory` from float32 parameters.
@@ -82,12 +82,13 @@ template <typename T>
 class TransposedModel {
  public:
   struct Layer {
-    PackedMatrix<T> qkv, output, gate_up, down;   // [hidden, qkv], [query, hidden], [hidden, 2 intermediate], [intermediate, hidden]
+    PackedMatrix<T> qkv, output, gate_up,
+        down;  // [hidden, qkv], [query, hidden], [hidden, 2 intermediate], [intermediate, hidden]
   };
   explicit TransposedModel(const ModelConfig& config);
   void Pack(ThreadPool& pool, const ModelConfig& config, const Parameters& parameters);
   const Layer& layer(int64_t index) const { return layers_[index]; }
-  const PackedMatrix<T>& head() const { return head_; }   // [hidden, vocab]
+  const PackedMatrix<T>& head() const { return head_; }  // [hidden, vocab]
   int64_t num_bytes() const { return static_cast<int64_t>(memory_.size()); }
 
  private:
@@ -103,7 +104,7 @@ struct LayerNames {
 };
 inline constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
 inline constexpr char kFinalNormName[] = "model.norm.weight";
-const char* HeadName(const ModelConfig& config);   // "lm_head.weight", or the embedding's name where the head is tied
+const char* HeadName(const ModelConfig& config);  // "lm_head.weight", or the embedding's name where the head is tied
 
 }  // namespace lockstep::model
 

@@ -9,8 +9,8 @@
 namespace lockstep::model {
 namespace {
 
-// Weight rows of one gradient task: wide enough that converting the inputs costs little beside the product, small enough that the
-// tile of float32 results stays in the cache until it is added to the sum.
+// Weight rows of one gradient task: wide enough that converting the inputs costs little beside the product, small
+// enough that the tile of float32 results stays in the cache until it is added to the sum.
 constexpr int64_t kWeightTaskRows = 192;
 
 template <typename T>
@@ -64,7 +64,8 @@ template <typename T>
 int64_t TrainingPass<T>::ActivationBytes(const ModelConfig& config, int64_t rows, Recompute recompute) {
   const Dimensions size(config);
   const int64_t t = static_cast<int64_t>(sizeof(T));
-  const int64_t layer = t * (2 * size.query + 2 * size.key_value + 2 * size.intermediate) + 4 * (size.hidden + config.num_heads + 2) +
+  const int64_t layer = t * (2 * size.query + 2 * size.key_value + 2 * size.intermediate) +
+                        4 * (size.hidden + config.num_heads + 2) +
                         (config.qk_norm ? t * (size.query + size.key_value) : 0);
   const int64_t backward = 4 * (size.hidden + 2 * size.query + 2 * size.key_value) +
                            t * (4 * size.hidden + 3 * size.intermediate + size.qkv);
@@ -98,7 +99,8 @@ void TrainingPass<T>::Forward(const PackedModel<T>& model, const ForestView& for
 }
 
 template <typename T>
-void TrainingPass<T>::ForwardLayer(const PackedLayer<T>& layer, Matrix<const float> x, LayerState& state, Matrix<float> x_out) {
+void TrainingPass<T>::ForwardLayer(const PackedLayer<T>& layer, Matrix<const float> x, LayerState& state,
+                                   Matrix<float> x_out) {
   const KvDestination<T> all_kv{state.k.view(), state.v.view(), nullptr};
   pool_.ParallelFor(NumTiles(), [&](int64_t index, int thread) {
     const int64_t begin = index * kRowTile, end = std::min(num_rows_, begin + kRowTile);
@@ -112,8 +114,8 @@ void TrainingPass<T>::ForwardLayer(const PackedLayer<T>& layer, Matrix<const flo
   });
   const AttentionShape& shape = transformer_.attention_shape();
   pool_.ParallelFor(plan_.num_tiles() * shape.num_kv_heads, [&](int64_t index, int) {
-    AttentionForward<T>(shape, index % shape.num_kv_heads, plan_.tile(index / shape.num_kv_heads), state.q.view(), state.k.view(),
-                        state.v.view(), state.attention.view(), state.lse.view());
+    AttentionForward<T>(shape, index % shape.num_kv_heads, plan_.tile(index / shape.num_kv_heads), state.q.view(),
+                        state.k.view(), state.v.view(), state.attention.view(), state.lse.view());
   });
   pool_.ParallelFor(NumTiles(), [&](int64_t index, int thread) {
     const int64_t begin = index * kRowTile, end = std::min(num_rows_, begin + kRowTile);
@@ -121,7 +123,8 @@ void TrainingPass<T>::ForwardLayer(const PackedLayer<T>& layer, Matrix<const flo
     TileScratch<T>& scratch = threads_[thread].tile;
     scratch.Resize(transformer_.size(), end - begin);
     const Matrix<float> x_mid = state.x_mid.view().Rows(begin, end);
-    transformer_.AttentionOutput(alone, layer, state.attention.view().Rows(begin, end), x.Rows(begin, end), scratch, x_mid);
+    transformer_.AttentionOutput(alone, layer, state.attention.view().Rows(begin, end), x.Rows(begin, end), scratch,
+                                 x_mid);
     transformer_.Mlp(alone, layer, x_mid, scratch, state.gate_up.view().Rows(begin, end), x_out.Rows(begin, end),
                      state.mlp_inv_rms.data() + begin);
   });
@@ -139,8 +142,8 @@ void TrainingPass<T>::GatherHidden(const PackedModel<T>& model, absl::Span<const
 }
 
 template <typename T>
-void TrainingPass<T>::AddWeightTasks(Matrix<const T> dy, int64_t column, Matrix<const T> x, const ParameterLayout::Entry& entry,
-                                     std::vector<WeightTask>& tasks) {
+void TrainingPass<T>::AddWeightTasks(Matrix<const T> dy, int64_t column, Matrix<const T> x,
+                                     const ParameterLayout::Entry& entry, std::vector<WeightTask>& tasks) {
   for (int64_t row = 0; row < entry.rows(); row += kWeightTaskRows) {
     tasks.push_back({dy, column, x, entry.offset, row, std::min(entry.rows(), row + kWeightTaskRows)});
   }
@@ -170,8 +173,9 @@ void TrainingPass<T>::AddPartials(int64_t begin, int64_t count, int64_t offset, 
 }
 
 template <typename T>
-void TrainingPass<T>::Backward(const PackedModel<T>& model, const TransposedModel<T>& transposed, absl::Span<const int32_t> rows,
-                               Matrix<const float> d_hidden, const ParameterLayout& layout, GradientSink& sink) {
+void TrainingPass<T>::Backward(const PackedModel<T>& model, const TransposedModel<T>& transposed,
+                               absl::Span<const int32_t> rows, Matrix<const float> d_hidden,
+                               const ParameterLayout& layout, GradientSink& sink) {
   const ModelConfig& config = transformer_.config();
   const Dimensions& size = transformer_.size();
   backward_.Resize(size, num_rows_);
@@ -188,7 +192,8 @@ void TrainingPass<T>::Backward(const PackedModel<T>& model, const TransposedMode
     float inv_rms = 0;
     const Matrix<const float> x = last.Rows(rows[i], rows[i] + 1);
     transformer_.FinalNorm(model, x, unused.view(), &inv_rms);
-    RmsNormBackward(x, model.final_norm, &inv_rms, d_hidden.Rows(i, i + 1), dx.Rows(rows[i], rows[i] + 1), d_gain.data());
+    RmsNormBackward(x, model.final_norm, &inv_rms, d_hidden.Rows(i, i + 1), dx.Rows(rows[i], rows[i] + 1),
+                    d_gain.data());
   }
   sink.Add(layout.Get(kFinalNormName).offset, d_gain);
 
@@ -205,7 +210,8 @@ void TrainingPass<T>::Backward(const PackedModel<T>& model, const TransposedMode
     BackwardMlp(model.layers[i], transposed.layer(i), state);
     AddWeightTasks(backward_.dy.view(), 0, backward_.act.view(), layout.Get(names.down), tasks);
     AddWeightTasks(backward_.d_gate_up.view(), 0, backward_.mlp_normed.view(), layout.Get(names.gate), tasks);
-    AddWeightTasks(backward_.d_gate_up.view(), size.intermediate, backward_.mlp_normed.view(), layout.Get(names.up), tasks);
+    AddWeightTasks(backward_.d_gate_up.view(), size.intermediate, backward_.mlp_normed.view(), layout.Get(names.up),
+                   tasks);
     AddWeightTasks(backward_.d_mid.view(), 0, state.attention.view(), layout.Get(names.output), tasks);
     BackwardAttention(state);
     BackwardInput(model.layers[i], transposed.layer(i), x, state);
@@ -229,8 +235,8 @@ void TrainingPass<T>::Backward(const PackedModel<T>& model, const TransposedMode
   BackwardEmbedding(layout, sink);
 }
 
-// From the gradient of the layer's output (dx) to that of x_mid (dx again) and of the attention output (d_attention); leaves what the
-// weight gradients of down, gate, up and output need.
+// From the gradient of the layer's output (dx) to that of x_mid (dx again) and of the attention output (d_attention);
+// leaves what the weight gradients of down, gate, up and output need.
 template <typename T>
 void TrainingPass<T>::BackwardMlp(const PackedLayer<T>& layer, const typename TransposedModel<T>::Layer& transposed,
                                   LayerState& state) {
@@ -272,15 +278,17 @@ void TrainingPass<T>::BackwardAttention(LayerState& state) {
   pool_.ParallelFor(static_cast<int64_t>(trees.size()) * shape.num_kv_heads, [&](int64_t index, int) {
     const AttentionPlan::Tree& tree = trees[index / shape.num_kv_heads];
     for (int64_t t = tree.tile_begin; t < tree.tile_end; ++t) {
-      AttentionBackward<T>(shape, index % shape.num_kv_heads, plan_.tile(t), state.q.view(), state.k.view(), state.v.view(),
-                           state.attention.view(), state.lse.view(), backward_.d_attention.view(), backward_.dq.view(), dk, dv);
+      AttentionBackward<T>(shape, index % shape.num_kv_heads, plan_.tile(t), state.q.view(), state.k.view(),
+                           state.v.view(), state.attention.view(), state.lse.view(), backward_.d_attention.view(),
+                           backward_.dq.view(), dk, dv);
     }
   });
 }
 
 // Rows [begin, end) of the way back through rotation, q/k norm and bias. `partial` is the tile's row of partial sums.
 template <typename T>
-void TrainingPass<T>::QkvBackward(const PackedLayer<T>& layer, LayerState& state, int64_t begin, int64_t end, float* partial) {
+void TrainingPass<T>::QkvBackward(const PackedLayer<T>& layer, LayerState& state, int64_t begin, int64_t end,
+                                  float* partial) {
   const Dimensions& size = transformer_.size();
   const QkvPost post = transformer_.Post(layer);
   QkvPostGradients gradients;
@@ -297,7 +305,8 @@ void TrainingPass<T>::QkvBackward(const PackedLayer<T>& layer, LayerState& state
       for (int64_t i = 0; i < size.query + size.key_value; ++i) raw[i] = ToFloat(stored[i]);
     }
     QkvPostBackward<T>(post, positions_[r], raw.empty() ? nullptr : raw.data(), backward_.dq.view().row(r),
-                       backward_.dk.view().row(r), backward_.dv.view().row(r), backward_.d_qkv.view().row(r), gradients);
+                       backward_.dk.view().row(r), backward_.dv.view().row(r), backward_.d_qkv.view().row(r),
+                       gradients);
   }
 }
 

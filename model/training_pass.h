@@ -6,8 +6,9 @@
 //   ... head and loss ...
 //   pass.Backward(model, transposed, rows, d_hidden, sink);
 //
-// The forward pass runs the same stages and kernels as the engine: a token's hidden state has the bits it had when it was sampled.
-// Gradients go to a sink in float32 tiles; sums over rows run in fixed tiles and fixed order, so they do not depend on threads.
+// The forward pass runs the same stages and kernels as the engine: a token's hidden state has the bits it had when it
+// was sampled. Gradients go to a sink in float32 tiles; sums over rows run in fixed tiles and fixed order, so they do
+// not depend on threads.
 //
 // Thread contract: one thread owns the pass; it uses the pool inside.
 #ifndef LOCKSTEP_MODEL_TRAINING_PASS_H_
@@ -25,8 +26,9 @@
 
 namespace lockstep::model {
 
-// Receives gradients in the flat layout of Parameters. Add is called from several threads, for disjoint ranges at a time; a range may
-// come more than once in a pass (a tied embedding gets the head's gradient and the input's), one after the other in fixed order.
+// Receives gradients in the flat layout of Parameters. Add is called from several threads, for disjoint ranges at a
+// time; a range may come more than once in a pass (a tied embedding gets the head's gradient and the input's), one
+// after the other in fixed order.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
@@ -35,14 +37,14 @@ class GradientSink {
 
 // What is kept of a layer between forward and backward.
 enum class Recompute : uint8_t {
-  kNone,    // everything: fastest
-  kLayer,   // only its input; the layer's forward runs once more before its backward
+  kNone,   // everything: fastest
+  kLayer,  // only its input; the layer's forward runs once more before its backward
 };
 
 struct ForestView {
-  absl::Span<const int32_t> token_ids;      // [tokens]
-  absl::Span<const int32_t> position_ids;   // [tokens]
-  absl::Span<const int32_t> subtree_end;    // [tokens]
+  absl::Span<const int32_t> token_ids;     // [tokens]
+  absl::Span<const int32_t> position_ids;  // [tokens]
+  absl::Span<const int32_t> subtree_end;   // [tokens]
 };
 
 template <typename T>
@@ -84,10 +86,11 @@ class TrainingPass {
   };
 
   void ForwardLayer(const PackedLayer<T>& layer, Matrix<const float> x, LayerState& state, Matrix<float> x_out);
-  void BackwardMlp(const PackedLayer<T>& layer, const typename TransposedModel<T>::Layer& transposed, LayerState& state);
+  void BackwardMlp(const PackedLayer<T>& layer, const typename TransposedModel<T>::Layer& transposed,
+                   LayerState& state);
   void BackwardAttention(LayerState& state);
-  void BackwardInput(const PackedLayer<T>& layer, const typename TransposedModel<T>::Layer& transposed, Matrix<const float> x,
-                     LayerState& state);
+  void BackwardInput(const PackedLayer<T>& layer, const typename TransposedModel<T>::Layer& transposed,
+                     Matrix<const float> x, LayerState& state);
   void QkvBackward(const PackedLayer<T>& layer, LayerState& state, int64_t begin, int64_t end, float* partial);
   void BackwardEmbedding(const ParameterLayout& layout, GradientSink& sink);
   // Gradient of rows [0, dw rows) of a parameter whose output gradient is columns [column, ...) of dy.
@@ -95,7 +98,7 @@ class TrainingPass {
     Matrix<const T> dy;
     int64_t column;
     Matrix<const T> x;
-    int64_t offset, row_begin, row_end;   // parameter offset; rows of the parameter
+    int64_t offset, row_begin, row_end;  // parameter offset; rows of the parameter
   };
   void AddWeightTasks(Matrix<const T> dy, int64_t column, Matrix<const T> x, const ParameterLayout::Entry& entry,
                       std::vector<WeightTask>& tasks);
@@ -113,11 +116,11 @@ class TrainingPass {
   int64_t num_rows_ = 0;
   std::vector<int32_t> token_ids_, positions_, identity_rows_;
   AttentionPlan plan_;
-  std::vector<OwnedMatrix<float>> x_;      // residual stream before each layer, and the last one's output
-  std::vector<LayerState> layers_;         // one per layer, or one in all
+  std::vector<OwnedMatrix<float>> x_;  // residual stream before each layer, and the last one's output
+  std::vector<LayerState> layers_;     // one per layer, or one in all
   BackwardState backward_;
   std::vector<ThreadState> threads_;
-  OwnedMatrix<float> partials_;            // [tiles, widest vector parameter group]
+  OwnedMatrix<float> partials_;  // [tiles, widest vector parameter group]
 };
 
 }  // namespace lockstep::model

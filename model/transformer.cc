@@ -59,13 +59,13 @@ QkvPost Transformer<T>::Post(const PackedLayer<T>& layer) const {
 }
 
 template <typename T>
-void Transformer<T>::AttentionInput(Team& team, const PackedLayer<T>& layer, const int32_t* positions, Matrix<const float> x,
-                                    TileScratch<T>& scratch, Matrix<T> q, const KvDestination<T>& kv, float* inv_rms,
-                                    Matrix<T> raw_qk) const {
+void Transformer<T>::AttentionInput(Team& team, const PackedLayer<T>& layer, const int32_t* positions,
+                                    Matrix<const float> x, TileScratch<T>& scratch, Matrix<T> q,
+                                    const KvDestination<T>& kv, float* inv_rms, Matrix<T> raw_qk) const {
   const RowShare mine(team, x.rows);
   const Matrix<T> normed = scratch.normed.view();
-  RmsNormForward<T>(x.Rows(mine.begin, mine.end), layer.attention_norm, config_.rms_norm_eps, normed.Rows(mine.begin, mine.end),
-                    inv_rms == nullptr ? nullptr : inv_rms + mine.begin);
+  RmsNormForward<T>(x.Rows(mine.begin, mine.end), layer.attention_norm, config_.rms_norm_eps,
+                    normed.Rows(mine.begin, mine.end), inv_rms == nullptr ? nullptr : inv_rms + mine.begin);
   team.Sync();
   const Matrix<float> qkv = scratch.qkv.view();
   MatMul<T, float>(team, normed, layer.qkv, qkv);
@@ -80,8 +80,8 @@ void Transformer<T>::AttentionInput(Team& team, const PackedLayer<T>& layer, con
 }
 
 template <typename T>
-void Transformer<T>::AttentionOutput(Team& team, const PackedLayer<T>& layer, Matrix<const T> attention, Matrix<const float> x,
-                                     TileScratch<T>& scratch, Matrix<float> x_mid) const {
+void Transformer<T>::AttentionOutput(Team& team, const PackedLayer<T>& layer, Matrix<const T> attention,
+                                     Matrix<const float> x, TileScratch<T>& scratch, Matrix<float> x_mid) const {
   const RowShare mine(team, x.rows);
   const Matrix<float> delta = scratch.delta.view();
   MatMul<T, float>(team, attention, layer.output, delta);
@@ -95,8 +95,8 @@ void Transformer<T>::Mlp(Team& team, const PackedLayer<T>& layer, Matrix<const f
   const Matrix<T> normed = scratch.normed.view();
   const Matrix<T> act = scratch.act.view();
   const Matrix<float> delta = scratch.delta.view();
-  RmsNormForward<T>(x_mid.Rows(mine.begin, mine.end), layer.mlp_norm, config_.rms_norm_eps, normed.Rows(mine.begin, mine.end),
-                    inv_rms == nullptr ? nullptr : inv_rms + mine.begin);
+  RmsNormForward<T>(x_mid.Rows(mine.begin, mine.end), layer.mlp_norm, config_.rms_norm_eps,
+                    normed.Rows(mine.begin, mine.end), inv_rms == nullptr ? nullptr : inv_rms + mine.begin);
   team.Sync();
   MatMul<T, T>(team, normed, layer.gate_up, gate_up);
   SwiGluForward<T>(gate_up.Rows(mine.begin, mine.end), act.Rows(mine.begin, mine.end));
@@ -106,7 +106,8 @@ void Transformer<T>::Mlp(Team& team, const PackedLayer<T>& layer, Matrix<const f
 }
 
 template <typename T>
-void Transformer<T>::FinalNorm(const PackedModel<T>& model, Matrix<const float> x, Matrix<T> normed, float* inv_rms) const {
+void Transformer<T>::FinalNorm(const PackedModel<T>& model, Matrix<const float> x, Matrix<T> normed,
+                               float* inv_rms) const {
   RmsNormForward<T>(x, model.final_norm, config_.rms_norm_eps, normed, inv_rms);
 }
 

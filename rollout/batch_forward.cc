@@ -22,11 +22,12 @@ void Batch::Clear() {
 }
 
 template <typename T>
-BatchForward<T>::BatchForward(const model::Transformer<T>& transformer, ThreadPool& pool) : transformer_(transformer), pool_(pool) {}
+BatchForward<T>::BatchForward(const model::Transformer<T>& transformer, ThreadPool& pool)
+    : transformer_(transformer), pool_(pool) {}
 
 template <typename T>
-void BatchForward<T>::Layer(Team& team, const PackedLayer<T>& layer, const Batch& batch, Matrix<T> keys, Matrix<T> values,
-                            std::atomic<int64_t>& next_task) {
+void BatchForward<T>::Layer(Team& team, const PackedLayer<T>& layer, const Batch& batch, Matrix<T> keys,
+                            Matrix<T> values, std::atomic<int64_t>& next_task) {
   const Matrix<float> x = x_.view();
   const KvDestination<T> kv{keys, values, batch.kv_rows.data()};
   transformer_.AttentionInput(team, layer, batch.positions.data(), x, scratch_, q_.view(), kv, nullptr, Matrix<T>());
@@ -35,8 +36,8 @@ void BatchForward<T>::Layer(Team& team, const PackedLayer<T>& layer, const Batch
   const int64_t num_tasks = static_cast<int64_t>(tiles_.size()) * shape.num_kv_heads;
   for (int64_t task = next_task.fetch_add(1, std::memory_order_relaxed); task < num_tasks;
        task = next_task.fetch_add(1, std::memory_order_relaxed)) {
-    model::AttentionForward<T>(shape, task % shape.num_kv_heads, tiles_[task / shape.num_kv_heads], q_.view(), keys, values,
-                               attention_.view(), Matrix<float>());
+    model::AttentionForward<T>(shape, task % shape.num_kv_heads, tiles_[task / shape.num_kv_heads], q_.view(), keys,
+                               values, attention_.view(), Matrix<float>());
   }
   team.Sync();
   transformer_.AttentionOutput(team, layer, attention_.view(), x, scratch_, x);

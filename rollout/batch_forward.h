@@ -1,5 +1,6 @@
-// One step of the engine's model: rows of any number of sequences go through all layers, keys and values are written to the paged
-// cache, and the logits of the rows that want them come out. Decoding (one row a sequence) and prefill (many) are the same thing.
+// One step of the engine's model: rows of any number of sequences go through all layers, keys and values are written to
+// the paged cache, and the logits of the rows that want them come out. Decoding (one row a sequence) and prefill (many)
+// are the same thing.
 //
 // Thread contract: one thread owns it; it uses the pool inside.
 #ifndef LOCKSTEP_ROLLOUT_BATCH_FORWARD_H_
@@ -20,15 +21,16 @@ struct BatchSegment {
   int64_t row_begin = 0;
   int64_t count = 0;
   int64_t first_position = 0;
-  const int32_t* key_rows = nullptr;   // [first_position + count]: row of each position in the cache, the new ones included
+  const int32_t* key_rows =
+      nullptr;  // [first_position + count]: row of each position in the cache, the new ones included
 };
 
 struct Batch {
-  std::vector<int32_t> token_ids;      // [rows]
-  std::vector<int32_t> positions;      // [rows]
-  std::vector<int32_t> kv_rows;        // [rows] where each row's key and value go
+  std::vector<int32_t> token_ids;  // [rows]
+  std::vector<int32_t> positions;  // [rows]
+  std::vector<int32_t> kv_rows;    // [rows] where each row's key and value go
   std::vector<BatchSegment> segments;
-  std::vector<int32_t> logit_rows;     // rows whose logits are wanted, ascending
+  std::vector<int32_t> logit_rows;  // rows whose logits are wanted, ascending
   void Clear();
 };
 

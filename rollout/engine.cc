@@ -20,9 +20,9 @@ struct Sequence {
   int32_t sample_id = 0;
   // Samples that wait for this one's prompt and fork from it: they follow this one's id. 0 once the prompt is computed.
   int32_t num_followers = 0;
-  std::vector<int32_t> tokens;      // prompt and completion
+  std::vector<int32_t> tokens;  // prompt and completion
   std::vector<int32_t> blocks;
-  std::vector<int32_t> key_rows;    // [positions with a block] row of each position
+  std::vector<int32_t> key_rows;  // [positions with a block] row of each position
   int64_t num_computed = 0;
   SampledRun run;
   std::unique_ptr<StopWatcher> watcher;
@@ -40,7 +40,8 @@ struct Draw {
 template <typename T>
 class EngineOf final : public Engine {
  public:
-  EngineOf(const model::ModelConfig& config, const EngineOptions& options, ThreadPool& pool, StopWatcherFactory stop_watchers)
+  EngineOf(const model::ModelConfig& config, const EngineOptions& options, ThreadPool& pool,
+           StopWatcherFactory stop_watchers)
       : config_(config),
         options_(options),
         pool_(pool),
@@ -50,11 +51,16 @@ class EngineOf final : public Engine {
         forward_(transformer_, pool),
         blocks_(options.kv_blocks),
         cache_(config, options.kv_blocks) {
-    for (int i = 0; i < pool.num_threads(); ++i) samplers_.push_back(std::make_unique<model::SamplerScratch>(config.vocab_size));
+    for (int i = 0; i < pool.num_threads(); ++i)
+      samplers_.push_back(std::make_unique<model::SamplerScratch>(config.vocab_size));
   }
 
-  ~EngineOf() override {
+  ~EngineOf() override { Abort(); }
+
+  void Abort() override {
     for (auto& sequence : running_) ReleaseBlocks(*sequence);
+    running_.clear();
+    waiting_.clear();
   }
 
   void SetWeights(const uint8_t* packed, int64_t version) override {
@@ -93,20 +99,23 @@ class EngineOf final : public Engine {
     RETURN_IF_ERROR(request.params.Validate());
     const int64_t prompt = static_cast<int64_t>(request.prompt_ids.size());
     if (prompt == 0) return absl::InvalidArgumentError("the prompt is empty: it needs at least one token");
-    if (request.num_samples < 1) return absl::InvalidArgumentError(absl::StrCat("num_samples is ", request.num_samples));
+    if (request.num_samples < 1)
+      return absl::InvalidArgumentError(absl::StrCat("num_samples is ", request.num_samples));
     for (int32_t id : request.prompt_ids) {
       if (id < 0 || id >= config_.vocab_size) {
-        return absl::InvalidArgumentError(absl::StrCat("token id ", id, " is outside the vocabulary of ", config_.vocab_size));
+        return absl::InvalidArgumentError(
+            absl::StrCat("token id ", id, " is outside the vocabulary of ", config_.vocab_size));
       }
     }
     if (prompt >= options_.max_context) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the prompt has ", prompt, " tokens and the context is ", options_.max_context, ": no room to answer"));
+      return absl::InvalidArgumentError(absl::StrCat("the prompt has ", prompt, " tokens and the context is ",
+                                                     options_.max_context, ": no room to answer"));
     }
     const int64_t positions = std::min<int64_t>(prompt + request.params.max_tokens, options_.max_context);
     if (BlocksFor(positions) > options_.kv_blocks) {
-      return absl::ResourceExhaustedError(absl::StrCat("one sequence of ", positions, " positions needs ", BlocksFor(positions),
-                                                       " cache blocks and there are ", options_.kv_blocks, ": raise kv_blocks"));
+      return absl::ResourceExhaustedError(absl::StrCat("one sequence of ", positions, " positions needs ",
+                                                       BlocksFor(positions), " cache blocks and there are ",
+                                                       options_.kv_blocks, ": raise kv_blocks"));
     }
     if (!request.params.stop.empty() && stop_watchers_ == nullptr) {
       return absl::InvalidArgumentError("stop texts need a tokenizer");
@@ -127,7 +136,8 @@ class EngineOf final : public Engine {
 
   void AppendBlock(Sequence& sequence, int32_t block) {
     sequence.blocks.push_back(block);
-    for (int64_t i = 0; i < kBlockPositions; ++i) sequence.key_rows.push_back(static_cast<int32_t>(block * kBlockPositions + i));
+    for (int64_t i = 0; i < kBlockPositions; ++i)
+      sequence.key_rows.push_back(static_cast<int32_t>(block * kBlockPositions + i));
   }
 
   void ReleaseBlocks(Sequence& sequence) {
@@ -137,7 +147,8 @@ class EngineOf final : public Engine {
     sequence.num_computed = 0;
   }
 
-  // Gives the sequence at `index` blocks for `positions`; younger running sequences give way. False if it had to give way itself.
+  // Gives the sequence at `index` blocks for `positions`; younger running sequences give way. False if it had to give
+  // way itself.
   bool EnsureBlocks(size_t index, int64_t positions) {
     Sequence& sequence = *running_[index];
     while (static_cast<int64_t>(sequence.blocks.size()) < BlocksFor(positions)) {
@@ -180,7 +191,8 @@ class EngineOf final : public Engine {
     int64_t prefill_room = options_.prefill_tokens;
     for (size_t i = 0;; ++i) {
       if (i == running_.size()) {
-        const bool room = running_.size() < static_cast<size_t>(options_.max_batch) && prefill_room > 0 && blocks_.num_free() > 0;
+        const bool room =
+            running_.size() < static_cast<size_t>(options_.max_batch) && prefill_room > 0 && blocks_.num_free() > 0;
         if (waiting_.empty() || !room) break;
         running_.push_back(std::move(waiting_.front()));
         waiting_.pop_front();
@@ -188,7 +200,7 @@ class EngineOf final : public Engine {
       Sequence& sequence = *running_[i];
       int64_t count = static_cast<int64_t>(sequence.tokens.size()) - sequence.num_computed;
       if (count > 1) count = std::min(count, prefill_room);
-      if (count == 0) continue;   // a prompt whose turn comes in the next step
+      if (count == 0) continue;  // a prompt whose turn comes in the next step
       if (!EnsureBlocks(i, sequence.num_computed + count)) break;
       if (count > 1) prefill_room -= count;
       AddRows(sequence, count);
@@ -316,13 +328,13 @@ class EngineOf final : public Engine {
   std::unique_ptr<model::PackedModel<T>> model_;
   int64_t version_ = 0;
   std::deque<std::unique_ptr<Sequence>> waiting_;
-  std::vector<std::unique_ptr<Sequence>> running_;   // oldest first
+  std::vector<std::unique_ptr<Sequence>> running_;  // oldest first
   EngineCounters counters_;
   // Of the step in hand.
   Batch batch_;
-  std::vector<Sequence*> scheduled_;   // parallel to batch_.segments
+  std::vector<Sequence*> scheduled_;  // parallel to batch_.segments
   std::vector<Draw> draws_;
-  std::vector<std::unique_ptr<model::SamplerScratch>> samplers_;   // per thread
+  std::vector<std::unique_ptr<model::SamplerScratch>> samplers_;  // per thread
 };
 
 }  // namespace
@@ -338,8 +350,9 @@ absl::Status EngineOptions::Validate() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Engine>> Engine::Make(const model::ModelConfig& config, DType dtype, const EngineOptions& options,
-                                                     ThreadPool& pool, StopWatcherFactory stop_watchers) {
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Make(const model::ModelConfig& config, DType dtype,
+                                                     const EngineOptions& options, ThreadPool& pool,
+                                                     StopWatcherFactory stop_watchers) {
   RETURN_IF_ERROR(options.Validate());
   if (dtype == DType::kF32) return std::make_unique<EngineOf<float>>(config, options, pool, std::move(stop_watchers));
   if (dtype == DType::kBf16) return std::make_unique<EngineOf<Bf16>>(config, options, pool, std::move(stop_watchers));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/base/philox.h"
 #include "runtime/data/sampling_params.h"
 #include "runtime/data/token_tree.h"
 #include "runtime/data/weight_version.h"
@@ -52,6 +53,7 @@ struct GenerateRequest {
   SamplingParams params;
   uint64_t seed = 0;  // the run's seed: the keys of the counter RNG are (seed, purpose, ordinal, sample, turn, draw)
   int32_t turn = 0;
+  RandomPurpose purpose = RandomPurpose::kSampling;  // training and evaluation never share a number
   WeightVersion weight_version;  // the weights to sample under; the worker waits for them
   friend bool operator==(const GenerateRequest&, const GenerateRequest&) = default;
 };

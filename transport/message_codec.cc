@@ -94,6 +94,7 @@ void Write(const GenerateRequest& in, wire::Envelope::Body::Builder body) {
   Write(in.params, out.initParams());
   out.setSeed(in.seed);
   out.setTurn(in.turn);
+  out.setPurpose(static_cast<uint8_t>(in.purpose));
   Write(in.weight_version, out.initWeightVersion());
 }
 
@@ -177,6 +178,7 @@ absl::StatusOr<Message> Read(wire::GenerateRequest::Reader in) {
   for (const auto text : params.getStop()) out.params.stop.push_back(FromData(text));
   out.seed = in.getSeed();
   out.turn = in.getTurn();
+  out.purpose = static_cast<RandomPurpose>(in.getPurpose());
   out.weight_version = Read(in.getWeightVersion());
   if (out.num_samples < 1 || out.first_sample_idx < 0 || out.first_sample_idx > INT32_MAX - out.num_samples) {
     return Malformed(absl::StrCat("GenerateRequest for ", out.num_samples, " samples from ", out.first_sample_idx));

@@ -61,6 +61,7 @@ struct GenerateRequest {
   seed @6 :UInt64;
   turn @7 :Int32;
   weightVersion @8 :WeightVersion;
+  purpose @9 :UInt8;
 }
 
 struct GenerateResult {

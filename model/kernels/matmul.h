@@ -1,15 +1,17 @@
 // Matrix products whose rows do not depend on each other.
 //
-//   y[r, n] = sum_k x[r, k] * w[n, k]        x // [rows, k] T      w // [n, k] packed, stored as T      y // [rows, n] f32 or T
+//   y[r, n] = sum_k x[r, k] * w[n, k]        x // [rows, k] T      w // [n, k] packed, stored as T      y // [rows, n]
+//   f32 or T
 //
-// Bit rule: an output is one chain of fused multiply-adds in float32 over k = 0, 1, 2, ... (products of bf16 values are exact in
-// float32). It depends neither on the other rows, nor on the number of rows, threads or pieces, nor on the vector width: AVX2 and
-// AVX-512 give the same bits. T is float or Bf16.
+// Bit rule: an output is one chain of fused multiply-adds in float32 over k = 0, 1, 2, ... (products of bf16 values are
+// exact in float32). It depends neither on the other rows, nor on the number of rows, threads or pieces, nor on the
+// vector width: AVX2 and AVX-512 give the same bits. T is float or Bf16.
 //
 // Weights are packed once a version: panels of kPanel outputs, each [k][kPanel], the last one padded with zeros.
 //
-// Thread contract: the functions that take a Team are called by all its threads with equal arguments and split the work by fixed
-// pieces; they end with team.Sync(). Everything else is single-threaded. Inputs are read-only and may be shared.
+// Thread contract: the functions that take a Team are called by all its threads with equal arguments and split the work
+// by fixed pieces; they end with team.Sync(). Everything else is single-threaded. Inputs are read-only and may be
+// shared.
 #ifndef LOCKSTEP_MODEL_KERNELS_MATMUL_H_
 #define LOCKSTEP_MODEL_KERNELS_MATMUL_H_
 
@@ -21,15 +23,15 @@
 
 namespace lockstep::model {
 
-inline constexpr int64_t kPanel = 48;   // outputs of one panel: a multiple of 3 vectors of 4, 8 and 16 lanes
+inline constexpr int64_t kPanel = 48;  // outputs of one panel: a multiple of 3 vectors of 4, 8 and 16 lanes
 
 // A weight matrix in packed form: a view into memory that somebody else owns.
 template <typename T>
 struct PackedMatrix {
-  const T* data = nullptr;    // panel p, input i, output j of the panel: data[p * panel_stride + i * kPanel + j]
-  int64_t n = 0;              // outputs
-  int64_t k = 0;              // inputs
-  int64_t panel_stride = 0;   // k * kPanel, or more in a slice
+  const T* data = nullptr;   // panel p, input i, output j of the panel: data[p * panel_stride + i * kPanel + j]
+  int64_t n = 0;             // outputs
+  int64_t k = 0;             // inputs
+  int64_t panel_stride = 0;  // k * kPanel, or more in a slice
 
   PackedMatrix() = default;
   PackedMatrix(const T* data, int64_t n, int64_t k) : data(data), n(n), k(k), panel_stride(k * kPanel) {}
@@ -50,18 +52,19 @@ struct WeightRows {
   int64_t rows = 0;
 };
 
-// Packs the matrix whose rows are those of `blocks`, one block below the other (q, k and v projections are one product).
-// `packed` holds PackedSize(sum of rows, k) elements.
+// Packs the matrix whose rows are those of `blocks`, one block below the other (q, k and v projections are one
+// product). `packed` holds PackedSize(sum of rows, k) elements.
 template <typename T>
 void PackWeights(Team& team, absl::Span<const WeightRows> blocks, int64_t k, T* packed);
 
-// Packs its transpose, for dx = dy * w: outputs are the k columns, inputs the rows. PackedSize(k, sum of rows) elements.
+// Packs its transpose, for dx = dy * w: outputs are the k columns, inputs the rows. PackedSize(k, sum of rows)
+// elements.
 template <typename T>
 void PackTransposed(Team& team, absl::Span<const WeightRows> blocks, int64_t k, T* packed);
 
 enum class Store : uint8_t {
-  kSet,   // y = product
-  kAdd,   // y = y + product, one float32 addition (y is f32)
+  kSet,  // y = product
+  kAdd,  // y = y + product, one float32 addition (y is f32)
 };
 
 // x // [rows, k]   y // [rows, n]. Splits the outputs over the team.

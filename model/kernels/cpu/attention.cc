@@ -244,7 +244,6 @@ HWY_INLINE void ForwardAnyBlock(const Tile<T>& tile, int64_t block, bool first_b
                                 Matrix<const T> v, RunningSoftmax softmax) {
   const ScatteredRows<T> keys = BlockRows(tile, block, k), values = BlockRows(tile, block, v);
   const bool direct = kHasDirectScores && tile.queries.count == 1 && tile.dim % 64 == 0;
-  if (direct) Prefetch(values);
   if (direct && tile.rows == 1) return ForwardBlockDirect<1>(tile, block, first_block, keys, values, softmax);
   if (direct && tile.rows == 2) return ForwardBlockDirect<2>(tile, block, first_block, keys, values, softmax);
   if (direct && tile.rows == 3) return ForwardBlockDirect<3>(tile, block, first_block, keys, values, softmax);

@@ -7,7 +7,6 @@
 #define LOCKSTEP_MODEL_KERNELS_CPU_GATHER_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "model/kernels/cpu/simd-inl.h"
@@ -28,15 +27,6 @@ struct ScatteredRows {
     for (int64_t i = count; i < (count + 15) / 16 * 16; ++i) row[i] = row[count - 1];
   }
 };
-
-// Asks for the rows ahead of their use: scattered lines come from memory one miss at a time otherwise.
-template <typename T>
-HWY_INLINE void Prefetch(const ScatteredRows<T>& from) {
-  constexpr int64_t kLine = 64 / sizeof(T);
-  for (int64_t i = 0; i < from.count; ++i) {
-    for (int64_t c = 0; c < from.dim; c += kLine) hwy::Prefetch(from.row[i] + c);
-  }
-}
 
 // to // [count, padded] f32
 template <typename T>
@@ -195,6 +185,13 @@ struct RowSums<0> {
   HWY_INLINE void Store(float*, int64_t) const {}
 };
 
+// The same pointer, but the compiler does not know: it would keep the broadcast elements of the queries for the next use,
+// far more than there are registers, instead of loading them again within the multiplications.
+HWY_INLINE const float* Unknown(const float* pointer) {
+  asm("" : "+r"(pointer));
+  return pointer;
+}
+
 template <int kRows>
 struct AddColumn {
   RowSums<kRows>& sums;
@@ -216,9 +213,11 @@ HWY_INLINE void DirectScores(const ScatteredRows<T>& keys, const float* HWY_REST
     const bool two = i + lanes < keys.count;
     RowSums<kRows> first, second;
     for (int64_t c = 0; c < keys.dim; c += kStep) {
-      AddColumn<kRows> add_first{first, queries + c, stride}, add_second{second, queries + c, stride};
+      AddColumn<kRows> add_first{first, Unknown(queries + c), stride};
       EightColumns(keys.row + i, c).ForEach(type, add_first);
-      if (two) EightColumns(keys.row + i + lanes, c).ForEach(type, add_second);
+      if (!two) continue;
+      AddColumn<kRows> add_second{second, Unknown(queries + c), stride};
+      EightColumns(keys.row + i + lanes, c).ForEach(type, add_second);
     }
     first.Store(scores + i, 64);
     if (two) second.Store(scores + i + lanes, 64);

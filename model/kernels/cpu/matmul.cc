@@ -14,8 +14,8 @@ using internal::ConvertToBf16;
 using internal::ConvertToFloat;
 using internal::PanelProduct;
 
-// Blocks that keep the working set in the caches: a panel block of 128 x 48 floats (24 KB) in L1, as many outputs (128 rows x 48)
-// beside it in L2. Chains continue across blocks through float32 memory, so the sizes do not touch the bits.
+// Blocks that keep the working set in the caches: a panel block of 128 x 48 floats (24 KB) in L1, as many outputs (128
+// rows x 48) beside it in L2. Chains continue across blocks through float32 memory, so the sizes do not touch the bits.
 constexpr int64_t kDepthBlock = 128;
 constexpr int64_t kRowBlock = 128;
 constexpr int64_t kGradientDepth = 256;
@@ -73,10 +73,11 @@ void StoreRow(const float* from, int64_t count, Store store, float* to) {
 }
 void StoreRow(const float* from, int64_t count, Store, Bf16* to) { ConvertToBf16(from, count, to); }
 
-// Panels [panel_begin, panel_end) of the product of at most kRowBlock rows; y's column 0 is output panel_begin * kPanel.
+// Panels [panel_begin, panel_end) of the product of at most kRowBlock rows; y's column 0 is output panel_begin *
+// kPanel.
 template <typename T, typename Out>
-void ProductBlock(FloatRows x, int64_t rows, const PackedMatrix<T>& w, int64_t panel_begin, int64_t panel_end, int64_t n_end,
-                  Matrix<Out> y, Store store) {
+void ProductBlock(FloatRows x, int64_t rows, const PackedMatrix<T>& w, int64_t panel_begin, int64_t panel_end,
+                  int64_t n_end, Matrix<Out> y, Store store) {
   Scratch& scratch = ThreadScratch();
   float* tile = Scratch::Get<float>(scratch.tile, kRowBlock * kPanel);
   for (int64_t p = panel_begin; p < panel_end; ++p) {
@@ -89,7 +90,8 @@ void ProductBlock(FloatRows x, int64_t rows, const PackedMatrix<T>& w, int64_t p
       } else if (p + 1 < panel_end) {
         PrefetchBlock(panel + w.panel_stride, std::min(kDepthBlock, w.k));
       }
-      PanelProduct(rows, depth, x.data + k, x.stride, 1, PanelBlock(panel + k * kPanel, depth, scratch.panel), tile, k > 0);
+      PanelProduct(rows, depth, x.data + k, x.stride, 1, PanelBlock(panel + k * kPanel, depth, scratch.panel), tile,
+                   k > 0);
     }
     const int64_t column = (p - panel_begin) * kPanel;
     const int64_t count = std::min(kPanel, n_end - p * kPanel);
@@ -206,9 +208,9 @@ void WeightGradient(Matrix<const T> dy, int64_t row_begin, Matrix<const T> x, Ma
   Scratch& scratch = ThreadScratch();
   const int64_t rows = dw.rows;
   const int64_t panels = NumPanels(x.cols);
-  float* a = Scratch::Get<float>(scratch.x, kGradientDepth * rows);                  // [depth][rows]
-  float* b = Scratch::Get<float>(scratch.panel, kGradientDepth * kPanel);            // [depth][kPanel]
-  float* c = Scratch::Get<float>(scratch.tile, panels * rows * kPanel);              // [panels][rows][kPanel]
+  float* a = Scratch::Get<float>(scratch.x, kGradientDepth * rows);        // [depth][rows]
+  float* b = Scratch::Get<float>(scratch.panel, kGradientDepth * kPanel);  // [depth][kPanel]
+  float* c = Scratch::Get<float>(scratch.tile, panels * rows * kPanel);    // [panels][rows][kPanel]
   for (int64_t t = 0; t < x.rows; t += kGradientDepth) {
     const int64_t depth = std::min(kGradientDepth, x.rows - t);
     for (int64_t i = 0; i < depth; ++i) {
@@ -245,11 +247,11 @@ void WeightGradient(Matrix<const T> dy, int64_t row_begin, Matrix<const T> x, Ma
   }
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                                              \
-  template void PackWeights<T>(Team&, absl::Span<const WeightRows>, int64_t, T*);                            \
-  template void PackTransposed<T>(Team&, absl::Span<const WeightRows>, int64_t, T*);                         \
-  template void MatMul<T, float>(Team&, Matrix<const T>, const PackedMatrix<T>&, Matrix<float>, Store);      \
-  template void MatMulPiece<T>(Matrix<const T>, const PackedMatrix<T>&, int64_t, int64_t, Matrix<float>);    \
+#define LOCKSTEP_INSTANTIATE(T)                                                                           \
+  template void PackWeights<T>(Team&, absl::Span<const WeightRows>, int64_t, T*);                         \
+  template void PackTransposed<T>(Team&, absl::Span<const WeightRows>, int64_t, T*);                      \
+  template void MatMul<T, float>(Team&, Matrix<const T>, const PackedMatrix<T>&, Matrix<float>, Store);   \
+  template void MatMulPiece<T>(Matrix<const T>, const PackedMatrix<T>&, int64_t, int64_t, Matrix<float>); \
   template void WeightGradient<T>(Matrix<const T>, int64_t, Matrix<const T>, Matrix<float>);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(Bf16)

@@ -21,22 +21,23 @@ constexpr int kMaxTileRows = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
 
 #define LOCKSTEP_TILE_ROWS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 
-// One tile: kRows x 3 vectors of outputs, each a chain over k. Accumulators are named variables: arrays would go to memory.
+// One tile: kRows x 3 vectors of outputs, each a chain over k. Accumulators are named variables: arrays would go to
+// memory.
 template <int kRows>
 HWY_INLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t a_row_stride, int64_t a_k_stride,
                      const float* HWY_RESTRICT b, float* HWY_RESTRICT c, bool add) {
   const Float d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-#define LOCKSTEP_DECLARE(i)                                            \
+#define LOCKSTEP_DECLARE(i)                                                  \
   Vec acc##i##a = hn::Zero(d), acc##i##b = acc##i##a, acc##i##c = acc##i##a; \
   (void)acc##i##a, (void)acc##i##b, (void)acc##i##c;
   LOCKSTEP_TILE_ROWS(LOCKSTEP_DECLARE)
 #undef LOCKSTEP_DECLARE
   if (add) {
-#define LOCKSTEP_LOAD(i)                                \
-  if constexpr (kRows > i) {                            \
-    acc##i##a = hn::LoadU(d, c + i * kPanel);           \
-    acc##i##b = hn::LoadU(d, c + i * kPanel + lanes);   \
+#define LOCKSTEP_LOAD(i)                                  \
+  if constexpr (kRows > i) {                              \
+    acc##i##a = hn::LoadU(d, c + i * kPanel);             \
+    acc##i##b = hn::LoadU(d, c + i * kPanel + lanes);     \
     acc##i##c = hn::LoadU(d, c + i * kPanel + 2 * lanes); \
   }
     LOCKSTEP_TILE_ROWS(LOCKSTEP_LOAD)
@@ -47,20 +48,20 @@ HWY_INLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t a_row_s
     const Vec b1 = hn::LoadU(d, b + k * kPanel + lanes);
     const Vec b2 = hn::LoadU(d, b + k * kPanel + 2 * lanes);
     const float* HWY_RESTRICT ak = a + k * a_k_stride;
-#define LOCKSTEP_STEP(i)                                   \
-  if constexpr (kRows > i) {                               \
-    const Vec x = hn::Set(d, ak[i * a_row_stride]);        \
-    acc##i##a = hn::MulAdd(x, b0, acc##i##a);              \
-    acc##i##b = hn::MulAdd(x, b1, acc##i##b);              \
-    acc##i##c = hn::MulAdd(x, b2, acc##i##c);              \
+#define LOCKSTEP_STEP(i)                            \
+  if constexpr (kRows > i) {                        \
+    const Vec x = hn::Set(d, ak[i * a_row_stride]); \
+    acc##i##a = hn::MulAdd(x, b0, acc##i##a);       \
+    acc##i##b = hn::MulAdd(x, b1, acc##i##b);       \
+    acc##i##c = hn::MulAdd(x, b2, acc##i##c);       \
   }
     LOCKSTEP_TILE_ROWS(LOCKSTEP_STEP)
 #undef LOCKSTEP_STEP
   }
-#define LOCKSTEP_STORE(i)                                \
-  if constexpr (kRows > i) {                             \
-    hn::StoreU(acc##i##a, d, c + i * kPanel);            \
-    hn::StoreU(acc##i##b, d, c + i * kPanel + lanes);    \
+#define LOCKSTEP_STORE(i)                                 \
+  if constexpr (kRows > i) {                              \
+    hn::StoreU(acc##i##a, d, c + i * kPanel);             \
+    hn::StoreU(acc##i##b, d, c + i * kPanel + lanes);     \
     hn::StoreU(acc##i##c, d, c + i * kPanel + 2 * lanes); \
   }
   LOCKSTEP_TILE_ROWS(LOCKSTEP_STORE)
@@ -69,8 +70,8 @@ HWY_INLINE void Tile(int64_t depth, const float* HWY_RESTRICT a, int64_t a_row_s
 #undef LOCKSTEP_TILE_ROWS
 
 template <int kRows>
-void TileRows(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b, float* c,
-              bool add) {
+void TileRows(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b,
+              float* c, bool add) {
   const int64_t width = 3 * static_cast<int64_t>(hn::Lanes(Float()));
   if constexpr (kRows > 0) {
     if (rows != kRows) {
@@ -81,8 +82,8 @@ void TileRows(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride,
   }
 }
 
-void PanelProduct(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b, float* c,
-                  bool add) {
+void PanelProduct(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b,
+                  float* c, bool add) {
   for (int64_t m = 0; m < rows; m += kMaxTileRows) {
     const int64_t count = rows - m < kMaxTileRows ? rows - m : kMaxTileRows;
     TileRows<kMaxTileRows>(count, depth, a + m * a_row_stride, a_row_stride, a_k_stride, b, c + m * kPanel, add);
@@ -138,11 +139,13 @@ HWY_EXPORT(ConvertToFloat);
 HWY_EXPORT(ConvertToBf16);
 HWY_EXPORT(KernelTargetName);
 
-void PanelProduct(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b, float* c,
-                  bool add) {
+void PanelProduct(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b,
+                  float* c, bool add) {
   HWY_DYNAMIC_DISPATCH(PanelProduct)(rows, depth, a, a_row_stride, a_k_stride, b, c, add);
 }
-void ConvertToFloat(const Bf16* from, int64_t count, float* to) { HWY_DYNAMIC_DISPATCH(ConvertToFloat)(from, count, to); }
+void ConvertToFloat(const Bf16* from, int64_t count, float* to) {
+  HWY_DYNAMIC_DISPATCH(ConvertToFloat)(from, count, to);
+}
 void ConvertToBf16(const float* from, int64_t count, Bf16* to) { HWY_DYNAMIC_DISPATCH(ConvertToBf16)(from, count, to); }
 const char* KernelTargetName() { return HWY_DYNAMIC_DISPATCH(KernelTargetName)(); }
 

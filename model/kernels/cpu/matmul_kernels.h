@@ -11,8 +11,8 @@ namespace lockstep::model::internal {
 // c[m, j] = (add ? c[m, j] : 0) then, for each k in order, c = fma(a[m, k], b[k, j], c).
 //   a // element (m, k) at a[m * a_row_stride + k * a_k_stride]
 //   b // [depth][kPanel] f32, contiguous      c // [rows][kPanel] f32, contiguous
-void PanelProduct(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b, float* c,
-                  bool add);
+void PanelProduct(int64_t rows, int64_t depth, const float* a, int64_t a_row_stride, int64_t a_k_stride, const float* b,
+                  float* c, bool add);
 
 void ConvertToFloat(const Bf16* from, int64_t count, float* to);
 void ConvertToBf16(const float* from, int64_t count, Bf16* to);

@@ -1,0 +1,15 @@
+#include "model/kernel_signature.h"
+
+#include "model/kernels/cpu/matmul_kernels.h"
+
+namespace lockstep::model {
+namespace {
+
+// Raise it when a kernel's arithmetic changes.
+constexpr char kArithmetic[] = "own-1/";
+
+}  // namespace
+
+std::string KernelSignature() { return kArithmetic + std::string(internal::KernelTargetName()); }
+
+}  // namespace lockstep::model
