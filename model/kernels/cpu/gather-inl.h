@@ -185,10 +185,10 @@ struct RowSums<0> {
   HWY_INLINE void Store(float*, int64_t) const {}
 };
 
-// The same pointer, but the compiler does not know: it would keep the broadcast elements of the queries for the next use,
-// far more than there are registers, instead of loading them again within the multiplications.
+// The same pointer, but the compiler does not know: it would keep the broadcast elements of the queries for the next
+// use, far more than there are registers, instead of loading them again within the multiplications.
 HWY_INLINE const float* Unknown(const float* pointer) {
-  asm("" : "+r"(pointer));
+  asm volatile("" : "+r"(pointer));
   return pointer;
 }
 
