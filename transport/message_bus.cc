@@ -103,7 +103,7 @@ class BusSocket {
     return absl::OkStatus();
   }
 
-  // One frame; FailedPrecondition-free: EAGAIN is DeadlineExceeded, an unknown peer Unavailable.
+  // One frame, without waiting: a full queue is DeadlineExceeded, an unknown peer Unavailable.
   absl::Status TrySend(const std::string& frame, int flags) {
     while (zmq_send(socket_, frame.data(), frame.size(), flags | ZMQ_DONTWAIT) < 0) {
       switch (zmq_errno()) {
