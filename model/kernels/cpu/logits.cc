@@ -138,16 +138,18 @@ int64_t CollectAboveOf(const float* values, int64_t count, int32_t first_id, flo
   const Vec scale = hn::Set(d, inverse_temperature);
   const Vec shift = hn::Set(d, shift_by);
   const Vec border = hn::Set(d, threshold);
+  const hn::RebindToSigned<Float> di;
   alignas(64) float xs[16] = {}, weights[16] = {};
+  alignas(64) int32_t ids[16] = {};
   int64_t found = 0;
   ForVectors(count, [&](int64_t i, int64_t n) HWY_ATTR {
     const Vec x = hn::Mul(LoadUpTo(values + i, n), scale);
-    if (hn::AllFalse(d, hn::Gt(x, border))) return;
-    hn::StoreU(x, d, xs);
-    hn::StoreU(Exp(hn::Sub(x, shift)), d, weights);
-    for (int64_t j = 0; j < n; ++j) {
-      if (xs[j] > threshold) out[found++] = {xs[j], static_cast<int32_t>(first_id + i + j), weights[j]};
-    }
+    const Mask above = hn::And(hn::Gt(x, border), FirstLanes(n));
+    if (hn::AllFalse(d, above)) return;
+    const int64_t matches = static_cast<int64_t>(hn::CompressStore(x, above, d, xs));
+    hn::CompressStore(Exp(hn::Sub(x, shift)), above, d, weights);
+    hn::CompressStore(hn::Iota(di, static_cast<int32_t>(first_id + i)), hn::RebindMask(di, above), di, ids);
+    for (int64_t j = 0; j < matches; ++j) out[found++] = {xs[j], ids[j], weights[j]};
   });
   return found;
 }

@@ -82,29 +82,37 @@ int64_t SelectNucleus(Candidate* candidates, int64_t count, double limit) {
 // matter.
 int64_t CollectNucleus(absl::Span<const float> logits, const SamplingFilter& filter, const RowBlocks& blocks,
                        Candidate* out) {
-  constexpr float kReach = 12;  // e^-12 of the largest probability
   const int64_t vocab = static_cast<int64_t>(logits.size());
   const double limit = static_cast<double>(filter.top_p) * blocks.total;
-  int64_t count = Collect(logits, filter, 0, vocab, blocks.row_max, blocks.row_max - kReach, out);
-  // The margin covers the roundings of two sums of the same weights.
-  if (Mass(out, count) < limit * (1 + 1e-6)) {
-    count = Collect(logits, filter, 0, vocab, blocks.row_max, kMinusInfinity, out);
+  int64_t count = 0;
+  for (const float reach :
+       {4.0f, 6.0f, 8.0f, 10.0f, 13.0f, std::numeric_limits<float>::infinity()}) {  // e^-reach of the maximum
+    count = Collect(logits, filter, 0, vocab, blocks.row_max, blocks.row_max - reach, out);
+    // The margin covers the roundings of two sums of the same weights.
+    if (Mass(out, count) > limit * (1 + 1e-6)) break;
   }
   return SelectNucleus(out, count, limit);
 }
 
 // The kept candidates as a filter: the shorter of both lists, ascending.
 LogitFilter MakeFilter(int64_t vocab, int64_t num_kept, SamplerScratch& scratch) {
-  std::fill(scratch.marks.begin(), scratch.marks.end(), uint8_t{0});
-  for (int64_t i = 0; i < num_kept; ++i) scratch.marks[scratch.candidates[i].id] = 1;
+  constexpr int64_t kFew = 2048;  // sorted in less time than a walk over the vocabulary takes
   const bool list_kept = 2 * num_kept <= vocab;
+  int32_t* ids = scratch.ids.data();
   int64_t count = 0;
-  for (int64_t id = 0; id < vocab; ++id) {
-    scratch.ids[count] = static_cast<int32_t>(id);
-    count += (scratch.marks[id] != 0) == list_kept;
+  if (list_kept && num_kept <= kFew) {
+    for (; count < num_kept; ++count) ids[count] = scratch.candidates[count].id;
+    std::sort(ids, ids + count);
+  } else {
+    std::fill(scratch.marks.begin(), scratch.marks.end(), uint8_t{0});
+    for (int64_t i = 0; i < num_kept; ++i) scratch.marks[scratch.candidates[i].id] = 1;
+    for (int64_t id = 0; id < vocab; ++id) {
+      ids[count] = static_cast<int32_t>(id);
+      count += (scratch.marks[id] != 0) == list_kept;
+    }
   }
   if (count == 0) return {};
-  return {list_kept ? KeptIds::Kind::kKept : KeptIds::Kind::kCut, absl::MakeConstSpan(scratch.ids.data(), count)};
+  return {list_kept ? KeptIds::Kind::kKept : KeptIds::Kind::kCut, absl::MakeConstSpan(ids, count)};
 }
 
 // The first index of a block where the cumulative weight passes `target`; the last with any weight where roundings let
