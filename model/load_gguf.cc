@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
@@ -74,8 +75,9 @@ absl::Status CheckTensors(const GgufFile& file, const ParameterLayout& layout) {
   std::sort(expected.begin(), expected.end());
   for (const GgufTensor& tensor : file.tensors()) {
     if (!std::binary_search(expected.begin(), expected.end(), tensor.name)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(file.path(), ": tensor ", tensor.name.substr(0, 120), " is unexpected: such a model has none"));
+      return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tensor ",
+                                                     absl::CHexEscape(tensor.name.substr(0, 120)),
+                                                     " is unexpected: such a model has none"));
     }
   }
   return absl::OkStatus();

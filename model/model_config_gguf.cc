@@ -4,6 +4,7 @@
 #include <numbers>
 #include <optional>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "model/model_config.h"
 #include "runtime/base/status.h"
@@ -64,7 +65,8 @@ class Reader {
       prefix_ = name + ".";
       return absl::OkStatus();
     }
-    return Unsupported(absl::StrCat("the architecture '", name.substr(0, 60), "' (known: llama, qwen2, qwen3)"));
+    return Unsupported(
+        absl::StrCat("the architecture '", absl::CHexEscape(name.substr(0, 60)), "' (known: llama, qwen2, qwen3)"));
   }
 
   absl::Status ReadSizes(ModelConfig& config) const {
@@ -132,7 +134,8 @@ class Reader {
     if (file_.Has(Key("rope.scaling.type"))) {
       const absl::StatusOr<std::string> type = file_.GetString(Key("rope.scaling.type"));
       if (!type.ok()) return type.status();
-      if (*type != "none") return Unsupported(absl::StrCat("the rope scaling '", type->substr(0, 60), "'"));
+      if (*type != "none")
+        return Unsupported(absl::StrCat("the rope scaling '", absl::CHexEscape(type->substr(0, 60)), "'"));
     }
     double scale = 1;
     RETURN_IF_ERROR(Float(Key("rope.scale_linear"), 1.0, &scale));

@@ -95,31 +95,43 @@ absl::Status ReadSizes(const Json& json, ModelConfig& config) {
   return GetBool(json, "tie_word_embeddings", false, &config.tie_word_embeddings);
 }
 
-// rope_parameters (5) and rope_theta with rope_scaling (4) say the same; where a file has both they must agree.
-absl::Status ReadRope(const Json& json, ModelConfig& config) {
-  const char* key = IsAbsent(json, "rope_parameters") ? "rope_scaling" : "rope_parameters";
-  const Json rope = IsAbsent(json, key) ? Json::object() : json[key];
+absl::Status ReadRopeObject(const Json& rope, const std::string& key, double default_theta, RopeConfig& out) {
   if (!rope.is_object()) return Bad(absl::StrCat(key, " is not an object"));
-  double outer_theta = 0;
-  RETURN_IF_ERROR(GetNumber(json, "rope_theta", 10000.0, &outer_theta));
-  RETURN_IF_ERROR(GetNumber(rope, "rope_theta", outer_theta, &config.rope.theta));
-  if (!IsAbsent(json, "rope_theta") && outer_theta != config.rope.theta) {
-    return Bad(absl::StrCat("rope_theta is ", outer_theta, " but rope_parameters.rope_theta is ", config.rope.theta));
+  for (const auto& [name, value] : rope.items()) {
+    if (value.is_object()) return Unsupported(absl::StrCat(key, " by layer type (", name, ")"));
   }
+  RETURN_IF_ERROR(GetNumber(rope, "rope_theta", default_theta, &out.theta));
   const char* type_key = IsAbsent(rope, "rope_type") ? "type" : "rope_type";
   const std::string type = IsAbsent(rope, type_key)     ? "default"
                            : rope[type_key].is_string() ? rope[type_key].get<std::string>()
                                                         : DumpJson(rope[type_key]);
-  for (const auto& [name, value] : rope.items()) {
-    if (value.is_object()) return Unsupported(absl::StrCat(key, " by layer type (", name, ")"));
-  }
   if (type == "default") return absl::OkStatus();
   if (type != "llama3") return Unsupported(absl::StrCat("the rope type ", type, " (known: default, llama3)"));
-  config.rope.scaling = RopeConfig::Scaling::kLlama3;
-  RETURN_IF_ERROR(GetNumber(rope, "factor", std::nullopt, &config.rope.factor));
-  RETURN_IF_ERROR(GetNumber(rope, "low_freq_factor", std::nullopt, &config.rope.low_freq_factor));
-  RETURN_IF_ERROR(GetNumber(rope, "high_freq_factor", std::nullopt, &config.rope.high_freq_factor));
-  return GetInt(rope, "original_max_position_embeddings", std::nullopt, &config.rope.original_max_position_embeddings);
+  out.scaling = RopeConfig::Scaling::kLlama3;
+  RETURN_IF_ERROR(GetNumber(rope, "factor", std::nullopt, &out.factor));
+  RETURN_IF_ERROR(GetNumber(rope, "low_freq_factor", std::nullopt, &out.low_freq_factor));
+  RETURN_IF_ERROR(GetNumber(rope, "high_freq_factor", std::nullopt, &out.high_freq_factor));
+  return GetInt(rope, "original_max_position_embeddings", std::nullopt, &out.original_max_position_embeddings);
+}
+
+// rope_parameters (5) and rope_theta with rope_scaling (4) say the same; where a file has both they must agree.
+absl::Status ReadRope(const Json& json, ModelConfig& config) {
+  double theta = 0;
+  RETURN_IF_ERROR(GetNumber(json, "rope_theta", 10000.0, &theta));
+  RopeConfig of_version4;
+  of_version4.theta = theta;
+  const bool has_scaling = !IsAbsent(json, "rope_scaling");
+  if (has_scaling) RETURN_IF_ERROR(ReadRopeObject(json["rope_scaling"], "rope_scaling", theta, of_version4));
+  config.rope = of_version4;
+  if (IsAbsent(json, "rope_parameters")) return absl::OkStatus();
+  config.rope = RopeConfig();
+  RETURN_IF_ERROR(ReadRopeObject(json["rope_parameters"], "rope_parameters", theta, config.rope));
+  if (!IsAbsent(json, "rope_theta") && theta != config.rope.theta) {
+    return Bad(absl::StrCat("rope_theta is ", theta, " but rope_parameters.rope_theta is ", config.rope.theta));
+  }
+  of_version4.theta = config.rope.theta;
+  if (has_scaling && of_version4 != config.rope) return Bad("rope_scaling and rope_parameters contradict each other");
+  return absl::OkStatus();
 }
 
 absl::Status ReadTokenIds(const Json& json, ModelConfig& config) {

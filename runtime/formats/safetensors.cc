@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/half.h"
+#include "runtime/formats/quote.h"
 
 namespace lockstep::formats {
 namespace {
@@ -36,13 +37,6 @@ constexpr DTypeInfo kDTypes[] = {
 };
 
 const DTypeInfo& InfoOf(SafetensorsDType dtype) { return kDTypes[static_cast<size_t>(dtype)]; }
-
-std::string Quote(const std::string& text) {
-  constexpr size_t kMaxShown = 120;
-  std::string shown = "'";
-  for (const char c : text.substr(0, kMaxShown)) shown += static_cast<unsigned char>(c) >= 0x20 && c != 0x7f ? c : '?';
-  return shown + (text.size() > kMaxShown ? "...'" : "'");
-}
 
 bool ToCount(const HeaderJson& value, uint64_t* out) {
   if (!value.is_number_unsigned()) return false;

@@ -56,6 +56,11 @@ TEST(HfConfig, OldAndNewSpellingAreTheSame) {
   EXPECT_EQ(a.rope.original_max_position_embeddings, 64);
   new_spelling["rope_theta"] = 10000.0;
   EXPECT_THAT(ParseHfConfig(new_spelling), StatusIs(kInvalid, HasSubstr("rope_theta is 10000 but")));
+  new_spelling.erase("rope_theta");
+  new_spelling["rope_scaling"] = Llama3Rope();
+  EXPECT_OK(ParseHfConfig(new_spelling));
+  new_spelling["rope_scaling"]["factor"] = 2.0;
+  EXPECT_THAT(ParseHfConfig(new_spelling), StatusIs(kInvalid, HasSubstr("contradict each other")));
 }
 
 TEST(HfConfig, TakesTheDefaultsOfOldLlamaFiles) {
