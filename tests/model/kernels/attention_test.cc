@@ -146,7 +146,8 @@ TYPED_TEST(AttentionTest, ForwardAgreesWithDoubleReference) {
 }
 
 TYPED_TEST(AttentionTest, AQueryHasTheSameBitsAloneAndInEveryTile) {
-  for (const AttentionShape& shape : {AttentionShape{9, 3, 64}, {4, 4, 24}, {5, 1, 128}}) {
+  for (const AttentionShape& shape :
+       {AttentionShape{9, 3, 64}, {4, 2, 128}, {4, 1, 64}, {2, 2, 64}, {4, 4, 24}, {5, 1, 128}}) {
     for (const int64_t depth : {70, 1100}) {
       Path<TypeParam> alone(shape, depth), tiled(shape, depth);
       alone.ForwardInTiles(1);
