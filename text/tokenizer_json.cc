@@ -272,7 +272,7 @@ std::string BuildTokenizerJson(const TokenizerSpec& spec) {
   return json.dump(-1, ' ', false, Tree::error_handler_t::replace);
 }
 
-std::string BuildTokenizerConfigTree(const TokenizerSpec& spec) {
+std::string BuildTokenizerConfigJson(const TokenizerSpec& spec) {
   const auto token = [&](const std::optional<int32_t>& id) { return id.has_value() ? Tree(spec.tokens[*id]) : Tree(); };
   Tree config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                  {"bos_token", token(spec.bos_id)},

@@ -94,7 +94,8 @@ class TokenTree {
   };
   PrefixMatch Match(absl::Span<const int32_t> ids) const;
 
-  // Both CHECK that `at` exists and that the run is not empty.
+  // Both CHECK that `at` exists and that the run is not empty; a sampled run needs a token before it, whose row
+  // predicts its first one. {node, 0} is the place where `node` hangs.
   NodeId AppendContext(NodePosition at, TokenSource source, absl::Span<const int32_t> ids, bool context_copy = false);
   NodeId AppendSampled(NodePosition at, SampledRun run);
 
@@ -137,17 +138,18 @@ struct FlatForest {
   std::vector<int32_t> token_ids;     // [tokens]
   std::vector<int32_t> position_ids;  // [tokens] depth of the token on its path: siblings share positions
   std::vector<int32_t> subtree_end;   // [tokens]
-  std::vector<LossRow> loss_rows;     // ascending by (sample_id, position)
+  std::vector<LossRow> loss_rows;     // ascending by (sample_id, position); ties in the order of sampling
   std::vector<int32_t> kept_ids;      // lists of the loss rows
   int64_t num_tokens() const { return static_cast<int64_t>(token_ids.size()); }
 };
 
 // Joins the samples of one group where they agree on unsampled tokens from the root on (the shared prompt is computed
-// once), and flattens. Sampled tokens never merge. Trees must be non-empty.
+// once), and flattens: depth-first, children in order of first appearance. Sampled tokens never merge; unsampled
+// branches of one tree that begin alike do. Trees must be non-empty.
 FlatForest Flatten(absl::Span<const TokenTree* const> trees);
 
 // Appends `other` behind `forest`: trees side by side, rows and sample ids shifted. sample ids become sample_id +
-// sample_offset.
+// sample_offset, which must lie above those of `forest` (CHECKed), so that the loss rows stay sorted.
 void AppendForest(const FlatForest& other, int32_t sample_offset, FlatForest& forest);
 
 // Checks the invariants of the three arrays; for tests and for data from outside.

@@ -4,6 +4,7 @@
 #ifndef LOCKSTEP_RUNTIME_JOB_COMMANDS_H_
 #define LOCKSTEP_RUNTIME_JOB_COMMANDS_H_
 
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -35,6 +36,22 @@ struct ModelArgs {
 
 // JSON lines: {"ids": [...]} is answered by {"logprobs": [...]}, one value for each id but the first.
 absl::Status ScoreCommand(const ModelArgs& args, std::istream& in, std::ostream& out);
+
+// Trains as the configuration says; every rank of a job calls it.
+absl::Status TrainCommand(const ConfigArgs& args);
+
+// The child of a rollout rank (rollout_worker.h); not for people.
+absl::Status RolloutWorkerCommand(const std::vector<std::string>& arguments);
+
+struct MakeDataArgs {
+  std::string task;  // "arithmetic" or "json_object"
+  int64_t rows = 100;
+  uint64_t seed = 1;
+  std::string split = "train";  // "train" or "test": the two never share a question
+};
+
+// Writes rows for a built-in task as JSON lines.
+absl::Status MakeDataCommand(const MakeDataArgs& args, std::ostream& out);
 
 // Version, compiler and kernel signature.
 absl::Status VersionCommand(std::ostream& out);

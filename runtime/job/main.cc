@@ -48,6 +48,25 @@ std::function<absl::Status()> DeclareScore(CLI::App& app) {
   return [args] { return ScoreCommand(*args, std::cin, std::cout); };
 }
 
+std::function<absl::Status()> DeclareTrain(CLI::App& app) {
+  auto args = std::make_shared<ConfigArgs>();
+  AddConfig(app, *args, /*required=*/true);
+  return [args] { return TrainCommand(*args); };
+}
+
+std::function<absl::Status()> DeclareMakeData(CLI::App& app) {
+  auto args = std::make_shared<MakeDataArgs>();
+  app.add_option("task", args->task, "arithmetic or json_object")
+      ->required()
+      ->check(CLI::IsMember({"arithmetic", "json_object"}));
+  app.add_option("--rows", args->rows, "Rows to write")->capture_default_str();
+  app.add_option("--seed", args->seed, "Seed: the same gives the same rows")->capture_default_str();
+  app.add_option("--split", args->split, "The two splits never share a question")
+      ->check(CLI::IsMember({"train", "test"}))
+      ->capture_default_str();
+  return [args] { return MakeDataCommand(*args, std::cout); };
+}
+
 std::function<absl::Status()> DeclarePlan(CLI::App& app) {
   auto args = std::make_shared<ConfigArgs>();
   auto num_ranks = std::make_shared<int>(1);
@@ -61,6 +80,16 @@ std::function<absl::Status()> DeclareVersion(CLI::App&) {
 }
 
 constexpr Command kCommands[] = {
+    {"train", "Train a model by reinforcement learning",
+     "Every MPI rank runs it; alone it runs without MPI.\n"
+     "Examples:\n"
+     "  lockstep train --config configs/arithmetic.yaml run.steps=5\n"
+     "  mpirun -np 2 lockstep train --config configs/arithmetic.yaml\n"
+     "  scripts/launch -np 3 train --config configs/arithmetic.yaml\n",
+     DeclareTrain},
+    {"make-data", "Write data for the built-in tasks, as JSON lines",
+     "Example:\n  lockstep make-data arithmetic --rows 400 --seed 1 --split train > data/train.jsonl\n",
+     DeclareMakeData},
     {"score", "Log-probs of token ids, as JSON lines",
      "Each line {\"ids\": [...]} is answered by {\"logprobs\": [...]}: one value for each id but the first. A bad line "
      "is\n"
@@ -145,5 +174,10 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "child-exec") == 0) return lockstep::process::RunShim(argc - 2, argv + 2);
+  if (argc > 1 && std::strcmp(argv[1], "rollout-worker") == 0) {
+    const absl::Status status = lockstep::job::RolloutWorkerCommand(std::vector<std::string>(argv + 2, argv + argc));
+    if (!status.ok()) std::cerr << "lockstep: " << lockstep::Message(status) << "\n";
+    return lockstep::job::ExitCode(status);
+  }
   return lockstep::job::Main(argc, argv);
 }
