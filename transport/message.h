@@ -54,7 +54,7 @@ struct GenerateRequest {
   uint64_t seed = 0;  // the run's seed: the keys of the counter RNG are (seed, purpose, ordinal, sample, turn, draw)
   int32_t turn = 0;
   RandomPurpose purpose = RandomPurpose::kSampling;  // training and evaluation never share a number
-  WeightVersion weight_version;  // the weights to sample under; the worker waits for them
+  WeightVersion weight_version;                      // the weights to sample under; the worker waits for them
   friend bool operator==(const GenerateRequest&, const GenerateRequest&) = default;
 };
 

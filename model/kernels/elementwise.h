@@ -1,5 +1,5 @@
-// Row kernels between the matrix products: RMSNorm and SwiGLU, forward and backward. Single-threaded; a row's result depends on
-// that row alone. T is float or Bf16; arithmetic is float32, rounded to T where it is stored.
+// Row kernels between the matrix products: RMSNorm and SwiGLU, forward and backward. Single-threaded; a row's result
+// depends on that row alone. T is float or Bf16; arithmetic is float32, rounded to T where it is stored.
 #ifndef LOCKSTEP_MODEL_KERNELS_ELEMENTWISE_H_
 #define LOCKSTEP_MODEL_KERNELS_ELEMENTWISE_H_
 
@@ -14,11 +14,11 @@ namespace lockstep::model {
 template <typename T>
 void RmsNormForward(Matrix<const float> x, const float* gain, float eps, Matrix<T> y, float* inv_rms);
 
-// dx += d loss / d x;  dgain += d loss / d gain of these rows, summed in row order (pass zeroed partial sums per fixed row tile and
-// add the tiles in order, so that threads cannot change the bits).
+// dx += d loss / d x;  dgain += d loss / d gain of these rows, summed in row order (pass zeroed partial sums per fixed
+// row tile and add the tiles in order, so that threads cannot change the bits).
 //   dy // [rows, cols] f32     inv_rms // [rows] as Forward gave them
-void RmsNormBackward(Matrix<const float> x, const float* gain, const float* inv_rms, Matrix<const float> dy, Matrix<float> dx,
-                     float* dgain);
+void RmsNormBackward(Matrix<const float> x, const float* gain, const float* inv_rms, Matrix<const float> dy,
+                     Matrix<float> dx, float* dgain);
 
 // act = silu(gate) * up (Shazeer, 2020).    gate_up // [rows, 2 * cols]: gate then up      act // [rows, cols]
 template <typename T>

@@ -1,5 +1,5 @@
-// Logits, log-probs and gradients of the shared reference models (../shared/goldens/models), and the bit equality of the ways
-// through the model.
+// Logits, log-probs and gradients of the shared reference models (../shared/goldens/models), and the bit equality of
+// the ways through the model.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -90,7 +90,8 @@ class GoldenModel : public ::testing::TestWithParam<const char*> {};
 TEST_P(GoldenModel, LogitsAndLogProbsAgree) {
   LOCKSTEP_NEEDS_SHARED();
   const std::string folder = testing::SharedPath(absl::StrCat("goldens/models/", GetParam()));
-  ASSERT_OK_AND_ASSIGN(const formats::SafetensorsFile golden, formats::SafetensorsFile::Open(folder + "/golden.safetensors"));
+  ASSERT_OK_AND_ASSIGN(const formats::SafetensorsFile golden,
+                       formats::SafetensorsFile::Open(folder + "/golden.safetensors"));
   ASSERT_OK_AND_ASSIGN(LoadedModel model, LoadModel(folder));
   LoadedSetup<float> setup(std::move(model), 2);
   const PackedSequences sequences(golden);
@@ -115,7 +116,8 @@ TEST_P(GoldenModel, LogitsAndLogProbsAgree) {
 }
 
 template <typename T>
-std::vector<float> GradientOf(LoadedSetup<T>& setup, const PackedSequences& sequences, Recompute recompute, std::vector<float>* logprobs) {
+std::vector<float> GradientOf(LoadedSetup<T>& setup, const PackedSequences& sequences, Recompute recompute,
+                              std::vector<float>* logprobs) {
   const ModelConfig& config = setup.loaded.config;
   const PackedModel<T> packed = setup.packed();
   TransposedModel<T> transposed(config);
@@ -132,7 +134,8 @@ std::vector<float> GradientOf(LoadedSetup<T>& setup, const PackedSequences& sequ
   OwnedMatrix<float> d_hidden(num_targets, config.hidden_size);
   GradientArray gradient(setup.loaded.parameters.size());
   const ParameterLayout& layout = setup.loaded.parameters.layout();
-  head.Backward(packed, transposed, hidden.view(), sequences.targets, d_logprobs, {}, d_hidden.view(), layout, gradient);
+  head.Backward(packed, transposed, hidden.view(), sequences.targets, d_logprobs, {}, d_hidden.view(), layout,
+                gradient);
   pass.Backward(packed, transposed, sequences.loss_rows, d_hidden.view(), layout, gradient);
   return gradient.values;
 }
@@ -140,7 +143,8 @@ std::vector<float> GradientOf(LoadedSetup<T>& setup, const PackedSequences& sequ
 TEST_P(GoldenModel, GradientsAgree) {
   LOCKSTEP_NEEDS_SHARED();
   const std::string folder = testing::SharedPath(absl::StrCat("goldens/models/", GetParam()));
-  ASSERT_OK_AND_ASSIGN(const formats::SafetensorsFile golden, formats::SafetensorsFile::Open(folder + "/golden.safetensors"));
+  ASSERT_OK_AND_ASSIGN(const formats::SafetensorsFile golden,
+                       formats::SafetensorsFile::Open(folder + "/golden.safetensors"));
   ASSERT_OK_AND_ASSIGN(LoadedModel model, LoadModel(folder));
   LoadedSetup<float> setup(std::move(model), 2);
   std::vector<float> logprobs;
@@ -165,10 +169,12 @@ TEST_P(GoldenModel, GradientsAgree) {
 TEST_P(GoldenModel, GradientBitsDoNotDependOnThreadsOrRecompute) {
   LOCKSTEP_NEEDS_SHARED();
   const std::string folder = testing::SharedPath(absl::StrCat("goldens/models/", GetParam()));
-  ASSERT_OK_AND_ASSIGN(const formats::SafetensorsFile golden, formats::SafetensorsFile::Open(folder + "/golden.safetensors"));
+  ASSERT_OK_AND_ASSIGN(const formats::SafetensorsFile golden,
+                       formats::SafetensorsFile::Open(folder + "/golden.safetensors"));
   const PackedSequences sequences(golden);
   std::vector<float> first, logprobs;
-  for (const auto& [threads, recompute] : {std::pair{1, Recompute::kNone}, {3, Recompute::kNone}, {2, Recompute::kLayer}}) {
+  for (const auto& [threads, recompute] :
+       {std::pair{1, Recompute::kNone}, {3, Recompute::kNone}, {2, Recompute::kLayer}}) {
     ASSERT_OK_AND_ASSIGN(LoadedModel model, LoadModel(folder));
     LoadedSetup<Bf16> setup(std::move(model), threads);
     const std::vector<float> gradient = GradientOf<Bf16>(setup, sequences, recompute, &logprobs);

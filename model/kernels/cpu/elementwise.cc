@@ -35,8 +35,8 @@ void RmsNormForwardRows(Matrix<const float> x, const float* gain, float eps, Mat
 }
 
 // With n = x * inv_rms and g = dy * gain:  dx = inv_rms * (g - n * mean(g * n)),  dgain = sum over rows of dy * n.
-void RmsNormBackwardRows(Matrix<const float> x, const float* gain, const float* inv_rms, Matrix<const float> dy, Matrix<float> dx,
-                         float* dgain) {
+void RmsNormBackwardRows(Matrix<const float> x, const float* gain, const float* inv_rms, Matrix<const float> dy,
+                         Matrix<float> dx, float* dgain) {
   const Float d;
   for (int64_t r = 0; r < x.rows; ++r) {
     const float* from = x.row(r);
@@ -115,7 +115,8 @@ void AddRowsOf(Matrix<const float> x, Matrix<const float> delta, Matrix<float> y
 template <typename T>
 void ConvertRowsTo(Matrix<const float> from, Matrix<T> to) {
   for (int64_t r = 0; r < from.rows; ++r) {
-    ForVectors(from.cols, [&](int64_t i, int64_t n) HWY_ATTR { StoreUpTo(LoadUpTo(from.row(r) + i, n), to.row(r) + i, n); });
+    ForVectors(from.cols,
+               [&](int64_t i, int64_t n) HWY_ATTR { StoreUpTo(LoadUpTo(from.row(r) + i, n), to.row(r) + i, n); });
   }
 }
 
@@ -128,10 +129,12 @@ void RmsNormForwardBf16(Matrix<const float> x, const float* gain, float eps, Mat
 }
 void SwiGluForwardF32(Matrix<const float> gate_up, Matrix<float> act) { SwiGluForwardRows(gate_up, act); }
 void SwiGluForwardBf16(Matrix<const Bf16> gate_up, Matrix<Bf16> act) { SwiGluForwardRows(gate_up, act); }
-void SwiGluBackwardF32(Matrix<const float> gate_up, Matrix<const float> d_act, Matrix<float> d_gate_up, Matrix<float> act) {
+void SwiGluBackwardF32(Matrix<const float> gate_up, Matrix<const float> d_act, Matrix<float> d_gate_up,
+                       Matrix<float> act) {
   SwiGluBackwardRows(gate_up, d_act, d_gate_up, act);
 }
-void SwiGluBackwardBf16(Matrix<const Bf16> gate_up, Matrix<const float> d_act, Matrix<Bf16> d_gate_up, Matrix<Bf16> act) {
+void SwiGluBackwardBf16(Matrix<const Bf16> gate_up, Matrix<const float> d_act, Matrix<Bf16> d_gate_up,
+                        Matrix<Bf16> act) {
   SwiGluBackwardRows(gate_up, d_act, d_gate_up, act);
 }
 void ConvertRowsF32(Matrix<const float> from, Matrix<float> to) { ConvertRowsTo(from, to); }
@@ -165,8 +168,8 @@ template <>
 void RmsNormForward<Bf16>(Matrix<const float> x, const float* gain, float eps, Matrix<Bf16> y, float* inv_rms) {
   HWY_DYNAMIC_DISPATCH(RmsNormForwardBf16)(x, gain, eps, y, inv_rms);
 }
-void RmsNormBackward(Matrix<const float> x, const float* gain, const float* inv_rms, Matrix<const float> dy, Matrix<float> dx,
-                     float* dgain) {
+void RmsNormBackward(Matrix<const float> x, const float* gain, const float* inv_rms, Matrix<const float> dy,
+                     Matrix<float> dx, float* dgain) {
   HWY_DYNAMIC_DISPATCH(RmsNormBackwardRows)(x, gain, inv_rms, dy, dx, dgain);
 }
 template <>
@@ -178,11 +181,13 @@ void SwiGluForward<Bf16>(Matrix<const Bf16> gate_up, Matrix<Bf16> act) {
   HWY_DYNAMIC_DISPATCH(SwiGluForwardBf16)(gate_up, act);
 }
 template <>
-void SwiGluBackward<float>(Matrix<const float> gate_up, Matrix<const float> d_act, Matrix<float> d_gate_up, Matrix<float> act) {
+void SwiGluBackward<float>(Matrix<const float> gate_up, Matrix<const float> d_act, Matrix<float> d_gate_up,
+                           Matrix<float> act) {
   HWY_DYNAMIC_DISPATCH(SwiGluBackwardF32)(gate_up, d_act, d_gate_up, act);
 }
 template <>
-void SwiGluBackward<Bf16>(Matrix<const Bf16> gate_up, Matrix<const float> d_act, Matrix<Bf16> d_gate_up, Matrix<Bf16> act) {
+void SwiGluBackward<Bf16>(Matrix<const Bf16> gate_up, Matrix<const float> d_act, Matrix<Bf16> d_gate_up,
+                          Matrix<Bf16> act) {
   HWY_DYNAMIC_DISPATCH(SwiGluBackwardBf16)(gate_up, d_act, d_gate_up, act);
 }
 void AddRows(Matrix<const float> x, Matrix<const float> delta, Matrix<float> y) {

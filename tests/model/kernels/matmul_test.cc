@@ -14,7 +14,8 @@ namespace {
 
 float Normalish(int64_t index) {
   const RandomKey key{7, RandomPurpose::kTest};
-  return static_cast<float>(UniformDouble(key, {.ordinal = index}) + UniformDouble(key, {.ordinal = index, .sample = 1}) - 1.0);
+  return static_cast<float>(UniformDouble(key, {.ordinal = index}) +
+                            UniformDouble(key, {.ordinal = index, .sample = 1}) - 1.0);
 }
 
 template <typename T>
@@ -29,8 +30,8 @@ T As(float value) {
 template <typename T>
 struct Problem {
   int64_t rows, n, k;
-  std::vector<float> weights;   // [n, k]
-  std::vector<T> x;             // [rows, k]
+  std::vector<float> weights;  // [n, k]
+  std::vector<T> x;            // [rows, k]
   std::vector<T> packed, packed_transposed;
 
   Problem(int64_t rows, int64_t n, int64_t k) : rows(rows), n(n), k(k), weights(n * k), x(rows * k) {
@@ -69,7 +70,8 @@ TYPED_TEST(MatMulTest, AgreesWithDoubleReference) {
           want += term;
           magnitude += std::abs(term);
         }
-        // A chain of k fused operations: each rounds by at most 2^-24 of a partial sum, and no partial sum exceeds `magnitude`.
+        // A chain of k fused operations: each rounds by at most 2^-24 of a partial sum, and no partial sum exceeds
+        // `magnitude`.
         ASSERT_NEAR(y[r * n + j], want, k * 0x1p-24 * magnitude + 1e-30) << rows << " " << n << " " << k;
       }
     }
@@ -84,7 +86,8 @@ TYPED_TEST(MatMulTest, ARowDoesNotDependOnItsNeighboursNorOnThreads) {
   MatMul<TypeParam, float>(one, p.X(), p.W(), Matrix<float>(together.data(), rows, n));
   for (int threads : {2, 3}) {
     ThreadPool pool(threads);
-    pool.Run([&](Team& team) { MatMul<TypeParam, float>(team, p.X(), p.W(), Matrix<float>(threaded.data(), rows, n)); });
+    pool.Run(
+        [&](Team& team) { MatMul<TypeParam, float>(team, p.X(), p.W(), Matrix<float>(threaded.data(), rows, n)); });
     EXPECT_EQ(together, threaded);
   }
   for (int64_t r = 0; r < rows; ++r) {
@@ -125,7 +128,8 @@ TYPED_TEST(MatMulTest, TransposedPackingGivesTheInputGradient) {
   std::vector<float> dx(rows * k);
   Team one = TeamOfOne();
   MatMul<TypeParam, float>(one, Matrix<const TypeParam>(dy.data(), rows, n),
-                           PackedMatrix<TypeParam>(p.packed_transposed.data(), k, n), Matrix<float>(dx.data(), rows, k));
+                           PackedMatrix<TypeParam>(p.packed_transposed.data(), k, n),
+                           Matrix<float>(dx.data(), rows, k));
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t i = 0; i < k; ++i) {
       double want = 0;
@@ -141,8 +145,8 @@ TYPED_TEST(MatMulTest, WeightGradientAgreesWithDoubleReference) {
   for (size_t i = 0; i < dy.size(); ++i) dy[i] = As<TypeParam>(Normalish(i));
   for (size_t i = 0; i < x.size(); ++i) x[i] = As<TypeParam>(Normalish(i + 5000000));
   std::vector<float> dw(count * k);
-  WeightGradient<TypeParam>(Matrix<const TypeParam>(dy.data(), tokens, n), begin, Matrix<const TypeParam>(x.data(), tokens, k),
-                            Matrix<float>(dw.data(), count, k));
+  WeightGradient<TypeParam>(Matrix<const TypeParam>(dy.data(), tokens, n), begin,
+                            Matrix<const TypeParam>(x.data(), tokens, k), Matrix<float>(dw.data(), count, k));
   for (int64_t r = 0; r < count; ++r) {
     for (int64_t i = 0; i < k; ++i) {
       double want = 0, magnitude = 0;
