@@ -52,29 +52,38 @@ void PolicyUpdate::Append(const ScoredGroup& group, absl::Span<const ScoredSampl
 
 std::vector<PolicyUpdate::MicroBatch> PolicyUpdate::Cut(const std::vector<ScoredGroup>& groups, size_t begin,
                                                         size_t end) const {
-  std::vector<MicroBatch> batches;
-  const auto add = [&](const ScoredGroup& group, absl::Span<const ScoredSample* const> samples, int64_t tokens) {
-    if (batches.empty() || batches.back().forest.num_tokens() + tokens > options_.micro_batch_tokens)
-      batches.emplace_back();
-    Append(group, samples, batches.back());
-  };
-  for (size_t g = begin; g < end; ++g) {
+  // What stays together: a group, whose prompt is computed once, or a single sample of a group that is too large.
+  struct Item {
+    const ScoredGroup* group;
     std::vector<const ScoredSample*> samples;
+  };
+  std::vector<Item> items;
+  std::vector<int64_t> lengths;
+  for (size_t g = begin; g < end; ++g) {
+    Item item{&groups[g], {}};
     int64_t tokens = 0;
     for (const ScoredSample& sample : groups[g].samples) {
       if (!sample.valid || sample.tree.num_sampled_tokens() == 0) continue;
-      samples.push_back(&sample);
+      item.samples.push_back(&sample);
       tokens += sample.tree.num_tokens();
     }
-    if (samples.empty()) continue;
-    tokens -= static_cast<int64_t>(samples.size() - 1) *
-              (samples[0]->tree.num_tokens() - samples[0]->tree.num_sampled_tokens());
+    if (item.samples.empty()) continue;
+    const TokenTree& first = item.samples.front()->tree;
+    tokens -= static_cast<int64_t>(item.samples.size() - 1) * (first.num_tokens() - first.num_sampled_tokens());
     if (tokens <= options_.micro_batch_tokens) {
-      add(groups[g], samples, tokens);
+      lengths.push_back(tokens);
+      items.push_back(std::move(item));
       continue;
     }
-    for (const ScoredSample*& sample : samples)
-      add(groups[g], absl::MakeConstSpan(&sample, 1), sample->tree.num_tokens());
+    for (const ScoredSample* sample : item.samples) {
+      lengths.push_back(sample->tree.num_tokens());
+      items.push_back({&groups[g], {sample}});
+    }
+  }
+  std::vector<MicroBatch> batches;
+  for (const std::vector<int64_t>& pack : Pack(lengths, options_.micro_batch_tokens, options_.packing)) {
+    MicroBatch& batch = batches.emplace_back();
+    for (int64_t i : pack) Append(*items[i].group, items[i].samples, batch);
   }
   return batches;
 }

@@ -18,6 +18,7 @@
 #include "algos/advantages.h"
 #include "algos/policy_loss.h"
 #include "learner/learner.h"
+#include "learner/packing.h"
 #include "runtime/data/token_tree.h"
 
 namespace lockstep::learner {
@@ -44,6 +45,7 @@ struct PolicyUpdateOptions {
   int mini_batches = 1;
   // Tokens of one micro-batch. A single group above it is cut into its samples.
   int64_t micro_batch_tokens = 4096;
+  PackingStrategy packing = PackingStrategy::kSequential;
   BitCheck bit_check = BitCheck::kError;
 };
 

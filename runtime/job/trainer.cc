@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "learner/policy_update.h"
+#include "learner/schedule.h"
 #include "model/export.h"
 #include "model/kernel_signature.h"
 #include "rollout/rewards/reward.h"
@@ -130,16 +131,15 @@ algos::PolicyLossOptions LossOptionsOf(const AlgorithmOptions& options) {
   return loss;
 }
 
-// Learning rate of optimizer step `step` (from 0) of `total`: linear warm-up, then constant, linear or cosine decay to
-// min_lr.
-double LearningRate(const LearnerOptions& options, int64_t step, int64_t total) {
-  if (step < options.warmup_steps)
-    return options.lr * static_cast<double>(step + 1) / static_cast<double>(options.warmup_steps);
-  if (options.schedule == Schedule::kConstant) return options.lr;
-  const int64_t decay = std::max<int64_t>(1, total - options.warmup_steps);
-  const double done = std::min(1.0, static_cast<double>(step - options.warmup_steps) / static_cast<double>(decay));
-  const double rest = options.schedule == Schedule::kLinear ? 1 - done : 0.5 * (1 + std::cos(M_PI * done));
-  return options.min_lr + (options.lr - options.min_lr) * rest;
+// Rates of the optimizer steps of a run.
+learner::ScheduleOptions ScheduleOf(const RunOptions& options) {
+  learner::ScheduleOptions schedule;
+  schedule.kind = static_cast<learner::ScheduleOptions::Kind>(options.learner.schedule);  // the same list in both
+  schedule.warmup_steps = options.learner.warmup_steps;
+  schedule.total_steps = options.run.steps * options.learner.mini_batches;
+  schedule.base = options.learner.lr;
+  schedule.min = options.learner.min_lr;
+  return schedule;
 }
 
 class Trainer {
@@ -209,6 +209,8 @@ class Trainer {
     update_options_.loss = LossOptionsOf(options_.algorithm);
     update_options_.mini_batches = options_.learner.mini_batches;
     update_options_.micro_batch_tokens = options_.learner.micro_batch_tokens;
+    update_options_.packing = options_.learner.packing == Packing::kBinpack ? learner::PackingStrategy::kBinpack
+                                                                            : learner::PackingStrategy::kSequential;
     update_options_.bit_check = static_cast<learner::BitCheck>(options_.check.bit_equal);
     RETURN_IF_ERROR(update_options_.loss.Validate());
     if (update_options_.loss.kl_coef > 0) {
@@ -372,8 +374,7 @@ class Trainer {
       reward_squares += sample.reward * sample.reward;
     }
     const int64_t valid = static_cast<int64_t>(results.size()) - invalid;
-    const double lr = LearningRate(options_.learner, step_ * options_.learner.mini_batches,
-                                   options_.run.steps * options_.learner.mini_batches);
+    const double lr = learner::LearningRate(ScheduleOf(options_), step_ * options_.learner.mini_batches);
     const Clock::time_point train_start = Clock::now();
     const int64_t sampled_version = version_.number;
     ASSIGN_OR_RETURN(const learner::UpdateMetrics update,
