@@ -12,7 +12,7 @@ using Packs = std::vector<std::vector<int64_t>>;
 
 Packs PackSequential(absl::Span<const int64_t> lengths, int64_t capacity) {
   Packs packs;
-  int64_t room = 0;   // of the open pack, which is the last one; 0: none is open
+  int64_t room = 0;  // of the open pack, which is the last one; 0: none is open
   for (int64_t i = 0; i < static_cast<int64_t>(lengths.size()); ++i) {
     if (packs.empty() || lengths[i] > room) {
       packs.emplace_back();
@@ -48,7 +48,8 @@ Packs PackFirstFitDecreasing(absl::Span<const int64_t> lengths, int64_t capacity
 Packs Pack(absl::Span<const int64_t> lengths, int64_t capacity, PackingStrategy strategy) {
   CHECK_GT(capacity, 0);
   for (int64_t length : lengths) CHECK_GT(length, 0);
-  return strategy == PackingStrategy::kSequential ? PackSequential(lengths, capacity) : PackFirstFitDecreasing(lengths, capacity);
+  return strategy == PackingStrategy::kSequential ? PackSequential(lengths, capacity)
+                                                  : PackFirstFitDecreasing(lengths, capacity);
 }
 
 }  // namespace lockstep::learner

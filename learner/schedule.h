@@ -1,4 +1,5 @@
-// Learning rate by the number of the optimizer step, in double. A pure function: a resumed run goes on with the same rates.
+// Learning rate by the number of the optimizer step, in double. A pure function: a resumed run goes on with the same
+// rates.
 #ifndef LOCKSTEP_LEARNER_SCHEDULE_H_
 #define LOCKSTEP_LEARNER_SCHEDULE_H_
 
@@ -13,7 +14,7 @@ struct ScheduleOptions {
   int64_t warmup_steps = 0;
   int64_t total_steps = 1;
   double base = 0;
-  double min = 0;   // reached at total_steps, and stays
+  double min = 0;  // reached at total_steps, and stays
 };
 
 // step counts from 0.

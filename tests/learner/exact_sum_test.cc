@@ -35,7 +35,8 @@ TEST(ExactSum, TheErrorIsAtMostHalfAQuantumAContribution) {
     want += value;
     AddExact(&value, 1, kFirstQuantumLog2, &sum);
   }
-  EXPECT_LE(std::abs(std::ldexp(static_cast<double>(sum), kFirstQuantumLog2) - want), n * std::ldexp(0.5, kFirstQuantumLog2));
+  EXPECT_LE(std::abs(std::ldexp(static_cast<double>(sum), kFirstQuantumLog2) - want),
+            n * std::ldexp(0.5, kFirstQuantumLog2));
 }
 
 TEST(ExactSum, RoundsToNearestEven) {

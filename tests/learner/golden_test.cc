@@ -22,7 +22,8 @@ ScheduleOptions ScheduleOf(const json& config) {
   options.kind = kinds.at(config["kind"].get<std::string>());
   const std::string warm_up = config["warmup_kind"].get<std::string>();
   EXPECT_TRUE(warm_up == "warmup_from_first" || warm_up == "warmup_from_zero") << warm_up;
-  options.warm_up = warm_up == "warmup_from_first" ? ScheduleOptions::WarmUp::kFromFirst : ScheduleOptions::WarmUp::kFromZero;
+  options.warm_up =
+      warm_up == "warmup_from_first" ? ScheduleOptions::WarmUp::kFromFirst : ScheduleOptions::WarmUp::kFromZero;
   options.warmup_steps = config["warmup"].get<int64_t>();
   options.total_steps = config["total"].get<int64_t>();
   options.base = config["base"].get<double>();
@@ -46,7 +47,8 @@ TEST(LearnerGolden, LearningRates) {
     const json& want = test["expected"].contains("lr") ? test["expected"]["lr"] : test["expected"]["next_lr"];
     ASSERT_EQ(at.size(), want.size()) << test["id"];
     ASSERT_FALSE(at.empty());
-    for (size_t i = 0; i < at.size(); ++i) ExpectGolden(LearningRate(options, at[i]), want[i], test["tolerance"], test["id"]);
+    for (size_t i = 0; i < at.size(); ++i)
+      ExpectGolden(LearningRate(options, at[i]), want[i], test["tolerance"], test["id"]);
     ++ran;
   }
   std::printf("lr_schedules.json: ran %d cases\n", ran);
@@ -91,7 +93,7 @@ TEST(LearnerGolden, AdamW) {
     const json& inputs = test["inputs"];
     const std::string id = test["id"].get<std::string>();
     if (inputs.value("optimizer", "") != "adamw" || !inputs.contains("param")) {
-      ++skipped;   // Muon, Newton-Schulz, clip groups and restored counters are to come
+      ++skipped;  // Muon, Newton-Schulz, clip groups and restored counters are to come
       continue;
     }
     const json& hyper = inputs["hyper"];
@@ -111,8 +113,8 @@ TEST(LearnerGolden, AdamW) {
           finite = finite && std::isfinite(gradient.back());
         }
         if (finite) {
-          AdamWUpdate(options, hyper["lr"].get<double>(), ++step, 1.0, true, static_cast<int64_t>(param.size()), gradient.data(),
-                      param.data(), m.data(), v.data());
+          AdamWUpdate(options, hyper["lr"].get<double>(), ++step, 1.0, true, static_cast<int64_t>(param.size()),
+                      gradient.data(), param.data(), m.data(), v.data());
         }
       }
       for (size_t i = 0; i < param.size(); ++i) {
