@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/json.h"
+#include "rollout/rewards/process_protocol.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/process/child_process.h"
@@ -17,53 +15,80 @@
 namespace lockstep::rollout {
 namespace {
 
-absl::StatusOr<std::string> RequestLine(const RewardRequest& request) {
-  ASSIGN_OR_RETURN(Json line, ParseJson(request.row_json));
-  line["id"] = request.id;
-  line["completion"] = request.completion;
-  line["finish_reason"] = request.finish_reason;
-  return DumpJson(line);
-}
+using Clock = std::chrono::steady_clock;
 
-absl::Status ReadAnswer(const std::string& text, const RewardRequest& request, const RewardOptions& options,
-                        RewardResult& result) {
-  const auto bad = [&](const std::string& what) {
-    return absl::InvalidArgumentError(absl::StrCat("the reward's answer ", what));
-  };
-  absl::StatusOr<Json> answer = ParseJson(text);
-  if (!answer.ok() || !answer->is_object()) return bad("is not a JSON object");
-  if (!answer->contains("id") || (*answer)["id"] != request.id) return bad(absl::StrCat("is not for id ", request.id));
-  if (answer->contains("error")) {
-    result.error =
-        (*answer)["error"].is_string() ? (*answer)["error"].get<std::string>() : "the reward reported an error";
+// A child whose pipes are closed has ended or is about to: long enough to learn how.
+constexpr std::chrono::milliseconds kTimeToEnd{500};
+
+// One process of the command, and what to do when it fails. One thread at a time.
+class Worker {
+ public:
+  Worker(const RewardOptions& options, process::Spawner& spawner) : options_(options), spawner_(spawner) {}
+
+  absl::Status Start() {
+    child_.reset();
+    process::ChildOptions child;
+    child.argv = options_.command;
+    child.stdin_mode = child.stdout_mode = process::StdioMode::kPipe;
+    ASSIGN_OR_RETURN(child_, spawner_.Spawn(child));
     return absl::OkStatus();
   }
-  if (answer->contains("reward") && (*answer)["reward"].is_number()) {
-    result.reward = (*answer)["reward"].get<double>();
-  } else if (answer->contains("rewards") && (*answer)["rewards"].is_object()) {
-    for (const auto& [name, value] : (*answer)["rewards"].items()) {
-      if (!value.is_number()) return bad(absl::StrCat("has a reward '", name, "' that is no number"));
-      const auto weight = options.weights.find(name);
-      result.parts[name] = value.get<double>();
-      result.reward += (weight == options.weights.end() ? 1.0 : weight->second) * value.get<double>();
+
+  RewardResult Score(const RewardRequest& request) {
+    RewardResult failed;
+    const absl::StatusOr<std::string> line = ToRequestLine(request);
+    if (!line.ok()) {
+      failed.error = Message(line.status());
+      return failed;
     }
-  } else {
-    return bad("has neither \"reward\" nor \"rewards\" nor \"error\"");
+    for (int attempt = 1; attempt <= options_.max_attempts; ++attempt) {
+      absl::StatusOr<RewardResult> result = Ask(request.id, *line);
+      if (result.ok()) return *std::move(result);
+      failed.error = absl::StrCat("the reward process failed ", attempt, " of ", options_.max_attempts,
+                                  " times: ", result.status().message());
+      LogWarning(absl::StrCat("sample ", request.id, ": ", failed.error, "; starting it again"));
+      // What it may still say belongs to a request that is over. A failed start is the next attempt's failure.
+      const absl::Status started = Start();
+      if (!started.ok()) LogWarning(absl::StrCat("cannot start the reward process: ", started.message()));
+    }
+    return failed;
   }
-  if (!std::isfinite(result.reward)) result.error = "the reward is not finite";
-  return absl::OkStatus();
-}
+
+ private:
+  absl::StatusOr<RewardResult> Ask(const std::string& id, const std::string& line) {
+    if (child_ == nullptr || !child_->IsRunning()) RETURN_IF_ERROR(Start());
+    const process::Deadline deadline = Clock::now() + std::chrono::milliseconds(options_.deadline_ms);
+    const absl::Status written = child_->lines().WriteLine(line, deadline);
+    if (!written.ok()) return Explain(written);
+    const absl::StatusOr<std::string> answer = child_->lines().ReadLine(deadline);
+    if (!answer.ok()) return Explain(answer.status());
+    return ParseAnswer(*answer, id, options_.weights);
+  }
+
+  // In the user's words: how their process failed.
+  absl::Status Explain(const absl::Status& status) {
+    if (absl::IsDeadlineExceeded(status)) {
+      return absl::DeadlineExceededError(absl::StrCat("it did not answer within ", options_.deadline_ms, " ms"));
+    }
+    if (!absl::IsUnavailable(status)) return status;
+    const absl::StatusOr<process::ExitReason> reason = child_->Wait(Clock::now() + kTimeToEnd);
+    return absl::UnavailableError(reason.ok() ? "it " + reason->Text() : "it closed its output");
+  }
+
+  const RewardOptions& options_;
+  process::Spawner& spawner_;
+  std::unique_ptr<process::ChildProcess> child_;
+};
 
 class ProcessReward final : public Reward {
  public:
   explicit ProcessReward(const RewardOptions& options)
-      : options_(options), spawner_(process::SelfShim()), children_(options.num_processes) {
-    child_options_.argv = options.command;
-    child_options_.stdin_mode = child_options_.stdout_mode = process::StdioMode::kPipe;
+      : options_(options), spawner_(options.shim.empty() ? process::SelfShim() : options.shim) {
+    for (int i = 0; i < options_.num_processes; ++i) workers_.push_back(std::make_unique<Worker>(options_, spawner_));
   }
 
   absl::Status Start() {
-    for (auto& child : children_) RETURN_IF_ERROR(Restart(child));
+    for (const auto& worker : workers_) RETURN_IF_ERROR(worker->Start());
     return absl::OkStatus();
   }
 
@@ -72,50 +97,25 @@ class ProcessReward final : public Reward {
     std::vector<RewardResult> results(requests.size());
     std::atomic<size_t> next{0};
     std::vector<std::thread> threads;
-    for (auto& child : children_) {
-      threads.emplace_back([&] {
-        for (size_t i = next.fetch_add(1); i < requests.size(); i = next.fetch_add(1))
-          results[i] = ScoreOne(requests[i], child);
+    for (size_t w = 0; w < std::min(workers_.size(), requests.size()); ++w) {
+      threads.emplace_back([&, w] {
+        for (size_t i = next++; i < requests.size(); i = next++) results[i] = workers_[w]->Score(requests[i]);
       });
     }
     for (std::thread& thread : threads) thread.join();
     return results;
   }
 
+  absl::Status CheckRow(const std::string& row_json) const override {
+    RewardRequest request;
+    request.row_json = row_json;
+    return ToRequestLine(request).status();
+  }
+
  private:
-  absl::Status Restart(std::unique_ptr<process::ChildProcess>& child) {
-    child.reset();
-    ASSIGN_OR_RETURN(child, spawner_.Spawn(child_options_));
-    return absl::OkStatus();
-  }
-
-  RewardResult ScoreOne(const RewardRequest& request, std::unique_ptr<process::ChildProcess>& child) {
-    RewardResult result;
-    for (int attempt = 1; attempt <= options_.max_attempts; ++attempt) {
-      result = RewardResult();
-      const absl::Status status = Ask(request, child, result);
-      if (status.ok()) return result;
-      result.error = Message(status);
-      LogWarning(absl::StrCat("reward process for ", request.id, ": ", status.message(), "; it is started again"));
-      const absl::Status restarted = Restart(child);
-      if (!restarted.ok()) result.error = absl::StrCat(result.error, "; ", restarted.message());
-    }
-    return result;
-  }
-
-  absl::Status Ask(const RewardRequest& request, std::unique_ptr<process::ChildProcess>& child, RewardResult& result) {
-    if (child == nullptr) return absl::UnavailableError("the reward process is not running");
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.deadline_ms);
-    ASSIGN_OR_RETURN(const std::string line, RequestLine(request));
-    RETURN_IF_ERROR(child->lines().WriteLine(line, deadline));
-    ASSIGN_OR_RETURN(const std::string answer, child->lines().ReadLine(deadline));
-    return ReadAnswer(answer, request, options_, result);
-  }
-
   const RewardOptions options_;
-  process::Spawner spawner_;
-  process::ChildOptions child_options_;
-  std::vector<std::unique_ptr<process::ChildProcess>> children_;
+  process::Spawner spawner_;  // outlives the workers: their children die with its thread
+  std::vector<std::unique_ptr<Worker>> workers_;
 };
 
 }  // namespace

@@ -37,6 +37,36 @@ struct ModelArgs {
 // JSON lines: {"ids": [...]} is answered by {"logprobs": [...]}, one value for each id but the first.
 absl::Status ScoreCommand(const ModelArgs& args, std::istream& in, std::ostream& out);
 
+// JSON lines: {"messages": [...]} or {"ids": [...]} with sampling options is answered by {"ids", "logprobs", "text",
+// "finish_reason"}; sample_stream.h has the details.
+struct SampleArgs {
+  ModelArgs model;
+  int max_batch = 64;          // completions decoded together at most
+  int max_context_tokens = 0;  // prompt and completion together; 0: the model's, at most 4096
+};
+absl::Status SampleCommand(const SampleArgs& args, std::istream& in, std::ostream& out);
+
+// JSON lines: {"text", "add_special_tokens" (true)} is answered by {"ids"}, {"ids", "skip_special_tokens" (false)} by
+// {"text"}. `tokenizer_path`: model folder, tokenizer.json or GGUF file.
+absl::Status TokenizeCommand(const std::string& tokenizer_path, std::istream& in, std::ostream& out);
+
+struct RenderArgs {
+  std::string tokenizer;      // model folder, tokenizer.json or GGUF file: its chat template and special tokens
+  std::string template_file;  // a Jinja file; wins over the tokenizer's template
+};
+
+// JSON lines: {"messages", "tools", "add_generation_prompt" (false), "kwargs"} is answered by {"rendered"}.
+absl::Status RenderCommand(const RenderArgs& args, std::istream& in, std::ostream& out);
+
+struct ExportArgs {
+  std::string model;          // Hugging Face folder or GGUF file
+  std::string out;            // folder, created if missing
+  std::string dtype = "f32";  // "f32" (exact) or "bf16" (half the size)
+};
+
+// Writes a Hugging Face folder, tokenizer files included.
+absl::Status ExportCommand(const ExportArgs& args, std::ostream& out);
+
 // Trains as the configuration says; every rank of a job calls it.
 absl::Status TrainCommand(const ConfigArgs& args);
 

@@ -176,7 +176,7 @@ TEST_F(TrainTest, AProcessRewardThatDiesIsStartedAgain) {
       Train(1, "run", "run.steps=1",
             absl::StrCat("reward: {kind: process, command: [python3, ", script, "], num_processes: 2}\n"));
   ASSERT_EQ(run.exit_code, 0) << run.output;
-  EXPECT_THAT(run.output, HasSubstr("it is started again"));
+  EXPECT_THAT(run.output, HasSubstr("starting it again"));
   std::ifstream metrics(dir_.File("run/metrics.jsonl"));
   std::string line;
   std::getline(metrics, line);

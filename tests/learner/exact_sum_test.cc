@@ -73,5 +73,55 @@ TEST(ExactSum, WithinTheBoundNoOrderOverflows) {
   EXPECT_EQ(back, value * n);
 }
 
+// Every size of value, ties between quanta and lengths around the inner blocks, against long double arithmetic.
+TEST(ExactSum, EveryMagnitudeRoundsAsTheReferenceDoes) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 600; ++round) {
+    const int quantum = round % 3 == 0 ? kFirstQuantumLog2 + kQuantumStepLog2 : kFirstQuantumLog2;
+    const int64_t count = 1 + static_cast<int64_t>(random() % 1300);
+    std::vector<float> values(count);
+    std::vector<int64_t> got(count), want(count);
+    float max_abs = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto mantissa = static_cast<float>(static_cast<int64_t>(random() % 0x2000001) - 0x1000000);
+      // In even rounds every value is within 2^50 quanta; in odd ones up to 2^61 of them.
+      const int exponent = static_cast<int>(random() % (round % 2 == 0 ? 86 : 97)) - 60;
+      values[i] = random() % 4 == 0 ? std::ldexp(static_cast<float>(static_cast<int>(random() % 65) - 32), quantum - 1)
+                                    : std::ldexp(mantissa, exponent + quantum);
+      got[i] = want[i] = static_cast<int64_t>(random() >> 3);
+      const long double scaled = std::ldexp(static_cast<long double>(values[i]), -quantum);
+      ASSERT_LT(std::abs(scaled), 0x1p62L);
+      want[i] += std::llrint(scaled);
+      max_abs = std::max(max_abs, std::abs(values[i]));
+    }
+    const RangeCheck check = AddExact(values.data(), count, quantum, got.data());
+    ASSERT_EQ(got, want) << "round " << round;
+    EXPECT_EQ(check.max_abs, max_abs);
+    EXPECT_TRUE(check.finite);
+  }
+}
+
+TEST(ExactSum, OneBadValueAmongManyIsFlaggedAndTheLargestIsThatOfTheRest) {
+  for (int64_t at : {0, 511, 512, 999}) {
+    std::vector<float> values(1000, 0.25f);
+    std::vector<int64_t> sums(1000);
+    values[(at + 1) % 1000] = -3;
+    values[at] = std::numeric_limits<float>::quiet_NaN();
+    const RangeCheck check = AddExact(values.data(), 1000, kFirstQuantumLog2, sums.data());
+    EXPECT_FALSE(check.finite) << at;
+    EXPECT_EQ(check.max_abs, 3) << at;
+  }
+}
+
+TEST(BlockSumOfSquares, IsOneChainInDouble) {
+  std::vector<float> values(kNormBlock);
+  double want = 0;
+  for (int64_t i = 0; i < kNormBlock; ++i) {
+    values[i] = 1e-3f * static_cast<float>(i % 97) - 0.02f;
+    want += static_cast<double>(values[i]) * values[i];
+  }
+  EXPECT_EQ(BlockSumOfSquares(values.data(), kNormBlock), want);
+}
+
 }  // namespace
 }  // namespace lockstep::learner

@@ -1,11 +1,12 @@
-// Learning rates, packing and AdamW against the shared golden cases.
+// Learning rates and packing against the shared golden cases.
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
-#include "learner/adamw.h"
 #include "learner/packing.h"
 #include "learner/schedule.h"
+#include "runtime/data/token_tree.h"
 #include "tests/testing/golden.h"
 
 namespace lockstep::learner {
@@ -55,81 +56,117 @@ TEST(LearnerGolden, LearningRates) {
   EXPECT_GE(ran, 12);
 }
 
+using Packs = std::vector<std::vector<int64_t>>;
+
+int64_t TokensOf(const std::vector<int64_t>& pack, const std::vector<int64_t>& lengths) {
+  int64_t tokens = 0;
+  for (int64_t i : pack) tokens += lengths[i];
+  return tokens;
+}
+
+// The open pack is carried over from one delivery to the next: after each, the packs of what came so far are those of
+// the whole stream, the last one possibly still open.
+void CheckDeliveries(const json& test, const std::vector<int64_t>& lengths, int64_t capacity) {
+  const auto batch = test["inputs"]["producer_batch"].get<size_t>();
+  const json& after = test["expected"]["after_each_batch"];
+  size_t closed_before = 0, delivered = 0;
+  for (const json& want : after) {
+    delivered = std::min(delivered + batch, lengths.size());
+    Packs packs = Pack(absl::MakeConstSpan(lengths).first(delivered), capacity, PackingStrategy::kSequential);
+    std::vector<int64_t> open;
+    if (!packs.empty() && TokensOf(packs.back(), lengths) < capacity) {
+      open = packs.back();
+      packs.pop_back();
+    }
+    EXPECT_EQ(json(Packs(packs.begin() + static_cast<int64_t>(closed_before), packs.end())), want["closed"]);
+    EXPECT_EQ(json(open), want["open"]);
+    closed_before = packs.size();
+  }
+  EXPECT_EQ(delivered, lengths.size());
+}
+
+int64_t LowerBound(const std::vector<int64_t>& lengths, int64_t capacity) {
+  int64_t oversize = 0, rest = 0;
+  for (int64_t length : lengths) (length > capacity ? oversize : rest) += length > capacity ? 1 : length;
+  return oversize + (rest + capacity - 1) / capacity;
+}
+
+void RunPacks(const json& test) {
+  static const std::set<std::string> known = {"packs", "after_each_batch", "pack_count", "lower_bound"};
+  const json& inputs = test["inputs"];
+  const json& expected = test["expected"];
+  for (const auto& [key, value] : expected.items()) ASSERT_TRUE(known.count(key)) << key;
+  const std::string strategy = inputs["strategy"].get<std::string>();
+  ASSERT_TRUE(strategy == "sequential" || strategy == "binpack") << strategy;
+  const auto lengths = inputs["lengths"].get<std::vector<int64_t>>();
+  const int64_t capacity = inputs["capacity"].get<int64_t>();
+  const Packs packs =
+      Pack(lengths, capacity, strategy == "binpack" ? PackingStrategy::kBinpack : PackingStrategy::kSequential);
+  EXPECT_EQ(json(packs), expected["packs"]);
+  if (expected.contains("after_each_batch")) CheckDeliveries(test, lengths, capacity);
+  if (expected.contains("pack_count")) {
+    EXPECT_EQ(json(packs.size()), expected["pack_count"]);
+    EXPECT_EQ(json(LowerBound(lengths, capacity)), expected["lower_bound"]);
+    EXPECT_GE(static_cast<int64_t>(packs.size()), LowerBound(lengths, capacity));
+  }
+}
+
+// A pack is a forest of chains: positions restart in each, and the subtree of a chain's first row is its segment.
+void RunLayout(const json& test) {
+  const json& inputs = test["inputs"];
+  const auto lengths = inputs["lengths"].get<std::vector<int32_t>>();
+  for (size_t p = 0; p < inputs["packs"].size(); ++p) {
+    const json& want = test["expected"]["packs"][p];
+    const auto samples = inputs["packs"][p].get<std::vector<int32_t>>();
+    EXPECT_EQ(json(samples), want["samples"]);
+    FlatForest forest;
+    std::vector<TokenTree> trees(samples.size());
+    for (size_t s = 0; s < samples.size(); ++s) {
+      // Equal tokens all over: only the borders keep the samples apart.
+      trees[s].AppendContext({}, TokenSource::kPrompt, std::vector<int32_t>(lengths[samples[s]], 1));
+      AppendForest(Flatten({&trees[s]}), static_cast<int32_t>(s), forest);
+    }
+    std::vector<int64_t> cu_seqlens = {0}, segment;
+    int64_t max_seqlen = 0;
+    while (cu_seqlens.back() < forest.num_tokens()) {
+      const int64_t end = forest.subtree_end[cu_seqlens.back()];
+      max_seqlen = std::max(max_seqlen, end - cu_seqlens.back());
+      segment.insert(segment.end(), end - cu_seqlens.back(), static_cast<int64_t>(cu_seqlens.size()) - 1);
+      cu_seqlens.push_back(end);
+    }
+    EXPECT_EQ(json(cu_seqlens), want["cu_seqlens"]);
+    EXPECT_EQ(json(forest.position_ids), want["positions"]);
+    EXPECT_EQ(json(segment), want["segment"]);
+    EXPECT_EQ(json(max_seqlen), want["max_seqlen"]);
+    // Forests are not padded: what the case asks for would come after the last row, in no segment.
+    if (inputs["pad_to"] == 1) {
+      EXPECT_EQ(want["padding"], 0);
+    }
+  }
+}
+
 TEST(LearnerGolden, Packing) {
   LOCKSTEP_NEEDS_SHARED();
   const json golden = testing::LoadGolden("learner/packing.json");
   int ran = 0, elsewhere = 0;
   for (const json& test : golden["cases"]) {
-    const json& inputs = test["inputs"];
-    const std::string operation = inputs.value("operation", "");
-    if (operation == "layout" || operation == "property") {
-      // cu_seqlens and isolation are properties of the forest: tests/runtime/data and tests/model look at them.
+    SCOPED_TRACE(test["id"].get<std::string>());
+    const std::string operation = test["inputs"].value("operation", "");
+    if (operation == "property") {  // isolation: trees_golden_test.cc, which has a model
       ++elsewhere;
       continue;
     }
-    ASSERT_EQ(operation, "") << "unknown operation";
-    const std::string strategy = inputs["strategy"].get<std::string>();
-    ASSERT_TRUE(strategy == "sequential" || strategy == "binpack") << strategy;
-    const auto packs = Pack(inputs["lengths"].get<std::vector<int64_t>>(), inputs["capacity"].get<int64_t>(),
-                            strategy == "binpack" ? PackingStrategy::kBinpack : PackingStrategy::kSequential);
-    EXPECT_EQ(json(packs), test["expected"]["packs"]) << test["id"];
     ++ran;
+    if (operation.empty()) {
+      RunPacks(test);
+    } else if (operation == "layout") {
+      RunLayout(test);
+    } else {
+      ADD_FAILURE() << "unknown operation " << operation;
+    }
   }
-  std::printf("packing.json: ran %d cases, %d are tested elsewhere\n", ran, elsewhere);
+  std::printf("packing.json: ran %d cases here, %d in trees_golden_test.cc\n", ran, elsewhere);
   EXPECT_EQ(ran + elsewhere, static_cast<int>(golden["cases"].size()));
-}
-
-// |got - expected| <= tolerance * max(1, |expected|) in binary32.
-void ExpectFloat(float got, const json& expected, const json& tolerance, const std::string& what) {
-  const double want = testing::Number(expected);
-  EXPECT_NEAR(got, want, tolerance.at("f32").get<double>() * std::max(1.0, std::abs(want))) << what;
-}
-
-TEST(LearnerGolden, AdamW) {
-  LOCKSTEP_NEEDS_SHARED();
-  const json golden = testing::LoadGolden("learner/optimizer.json");
-  int ran = 0, skipped = 0;
-  for (const json& test : golden["cases"]) {
-    const json& inputs = test["inputs"];
-    const std::string id = test["id"].get<std::string>();
-    if (inputs.value("optimizer", "") != "adamw" || !inputs.contains("param")) {
-      ++skipped;  // Muon, Newton-Schulz, clip groups and restored counters are to come
-      continue;
-    }
-    const json& hyper = inputs["hyper"];
-    const AdamWOptions options{hyper["beta1"].get<double>(), hyper["beta2"].get<double>(), hyper["eps"].get<double>(),
-                               hyper["weight_decay"].get<double>()};
-    std::vector<float> param;
-    for (const json& value : inputs["param"]) param.push_back(static_cast<float>(testing::Number(value)));
-    std::vector<float> m(param.size(), 0.0f), v(param.size(), 0.0f);
-    int64_t step = 0;
-    for (size_t k = 0; k < inputs["grads"].size(); ++k) {
-      const json& want = test["expected"]["after_each_step"][k];
-      if (!inputs["grads"][k].is_null()) {
-        std::vector<float> gradient;
-        bool finite = true;
-        for (const json& value : inputs["grads"][k]) {
-          gradient.push_back(static_cast<float>(testing::Number(value)));
-          finite = finite && std::isfinite(gradient.back());
-        }
-        if (finite) {
-          AdamWUpdate(options, hyper["lr"].get<double>(), ++step, 1.0, true, static_cast<int64_t>(param.size()),
-                      gradient.data(), param.data(), m.data(), v.data());
-        }
-      }
-      for (size_t i = 0; i < param.size(); ++i) {
-        ExpectFloat(param[i], want["param"][i], test["tolerance"], id);
-        if (want.contains("exp_avg")) ExpectFloat(m[i], want["exp_avg"][i], test["tolerance"], id);
-        if (want.contains("exp_avg_sq")) ExpectFloat(v[i], want["exp_avg_sq"][i], test["tolerance"], id);
-      }
-      if (want.contains("step")) {
-        EXPECT_EQ(step, want["step"].get<int64_t>()) << id;
-      }
-    }
-    ++ran;
-  }
-  std::printf("optimizer.json: ran %d AdamW cases, skipped %d\n", ran, skipped);
-  EXPECT_GE(ran, 6);
 }
 
 }  // namespace

@@ -1,9 +1,25 @@
 #include "text/jinja/evaluator.h"
 
-#include <cmath>
-#include <utility>
+#include <algorithm>
+
+#include "text/jinja/methods.h"
+#include "text/jinja/operators.h"
+#include "text/jinja/print.h"
+#include "text/jinja/python_text.h"
 
 namespace lockstep::text::jinja {
+
+// The variables of the template or of one macro call.
+struct Frame {
+  Frame* outer;
+  std::vector<Value> slots;
+};
+
+struct Macro {
+  const Statement* definition;
+  Frame* frame;  // where it was defined
+};
+
 namespace {
 
 using E = Expression::Kind;
@@ -13,36 +29,34 @@ enum class Flow { kNormal, kBreak, kContinue };
 
 class Evaluator {
  public:
-  Evaluator(Dict globals, const Limits& limits) : limits_(limits) {
-    scopes_.push_back(std::move(globals));
-    scopes_.emplace_back();
-  }
+  Evaluator(const Program& program, const std::vector<Value>& globals, const Limits& limits, Context& context)
+      : program_(program), globals_(globals), limits_(limits), context_(context), heap_(context.heap) {}
 
-  std::string Run(const Body& body) {
-    std::string out;
-    Execute(body, out);
-    return out;
+  Evaluation Run() {
+    frame_ = heap_.New(Frame{nullptr, std::vector<Value>(static_cast<size_t>(program_.frame_size), Value::Unbound())});
+    try {
+      Execute(program_.body, result_.text);
+    } catch (TemplateError& error) {
+      if (error.line == 0) error.line = line_;
+      throw;
+    }
+    return std::move(result_);
   }
 
  private:
-  void Step(int line) {
-    if (++steps_ > limits_.max_steps) throw TemplateError{"the template runs for too long", line};
+  // Evaluation within evaluation, up to what the stack holds. An error ends the rendering, so it need not be undone.
+  void Enter(int line) {
+    line_ = line;
+    context_.Step();
+    if (++depth_ > limits_.max_depth) [[unlikely]]
+      Fail("the template calls itself too deeply");
   }
-  void Write(const std::string& text, std::string& out, int line) {
-    written_ += static_cast<int64_t>(text.size());
-    if (written_ > limits_.max_output_bytes) throw TemplateError{"the template writes too much", line};
-    out += text;
-  }
+  void Leave() { --depth_; }
 
-  const Value* Lookup(const std::string& name) const {
-    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-      if (const Value* value = Find(*scope, name)) return value;
-    }
-    return nullptr;
-  }
+  // ----- statements
 
   Flow Execute(const Body& body, std::string& out) {
-    for (const auto& statement : body) {
+    for (const Statement* statement : body) {
       const Flow flow = Execute(*statement, out);
       if (flow != Flow::kNormal) return flow;
     }
@@ -50,34 +64,44 @@ class Evaluator {
   }
 
   Flow Execute(const Statement& s, std::string& out) {
-    Step(s.line);
+    Enter(s.line);
+    const Flow flow = ExecuteKind(s, out);
+    Leave();
+    return flow;
+  }
+
+  Flow ExecuteKind(const Statement& s, std::string& out) {
     switch (s.kind) {
       case S::kText:
-        Write(s.text, out, s.line);
-        return Flow::kNormal;
+        Write(s.text, out);
+        break;
       case S::kPrint:
-        Write(Evaluate(*s.expression).ToText(), out, s.line);
-        return Flow::kNormal;
+        Print(Evaluate(*s.value), out);
+        break;
       case S::kIf:
         return ExecuteIf(s, out);
       case S::kFor:
         return ExecuteFor(s, out);
       case S::kSet:
-        Set(s);
-        return Flow::kNormal;
+        Assign(s.target, Evaluate(*s.value));
+        break;
       case S::kSetBlock:
-        Assign(scopes_.back(), s.text, Value::Of(Capture(s.bodies[0])));
-        return Flow::kNormal;
+        Assign(s.target, Filtered(s.value, Capture(s)));
+        break;
       case S::kMacro:
-        Assign(scopes_.back(), s.text, Macro(s));
-        return Flow::kNormal;
-      case S::kFilterBlock: {
-        const std::string text = Capture(s.bodies[0]);
-        Write(Filtered(*s.expression, Value::Of(text)).ToText(), out, s.line);
-        return Flow::kNormal;
-      }
-      case S::kScope:
-        return Execute(s.bodies[0], out);
+        Slot(s.name_slot) = Value::Of(heap_.New(Macro{&s, frame_}));
+        break;
+      case S::kCallBlock:
+        Print(EvaluateCall(*s.value, heap_.New(Macro{&s, frame_})), out);
+        break;
+      case S::kFilterBlock:
+        Print(Filtered(s.value, Capture(s)), out);
+        break;
+      case S::kGeneration:
+        ExecuteGeneration(s, out);
+        break;
+      case S::kWith:
+        return ExecuteWith(s, out);
       case S::kBreak:
         return Flow::kBreak;
       case S::kContinue:
@@ -86,308 +110,432 @@ class Evaluator {
     return Flow::kNormal;
   }
 
-  std::string Capture(const Body& body) {
+  void CheckOutput(const std::string& out) const {
+    if (static_cast<int64_t>(out.size()) > limits_.max_output_bytes) Fail("the template writes too much");
+  }
+  void Write(std::string_view text, std::string& out) {
+    heap_.Charge(text.size());
+    out += text;
+    CheckOutput(out);
+  }
+  void Print(const Value& value, std::string& out) {
+    AppendText(value, heap_, out);
+    CheckOutput(out);
+  }
+
+  Value& Slot(int index) { return frame_->slots[static_cast<size_t>(index)]; }
+  void Empty(const SlotRange& range) {
+    for (int i = range.begin; i < range.end; ++i) Slot(i) = Value::Unbound();
+  }
+
+  // The text of a block with a scope of its own.
+  Value Capture(const Statement& s) {
+    Empty(s.slots);
     std::string text;
-    scopes_.emplace_back();
-    Execute(body, text);
-    scopes_.pop_back();
-    return text;
+    Execute(s.body, text);
+    return heap_.Text(text);
   }
 
   Flow ExecuteIf(const Statement& s, std::string& out) {
-    for (size_t i = 0; i < s.bodies.size(); ++i) {
-      if (i >= s.conditions.size() || Evaluate(*s.conditions[i]).Truthy()) return Execute(s.bodies[i], out);
+    for (const Branch& branch : s.branches) {
+      if (branch.condition == nullptr || Evaluate(*branch.condition).Truthy()) return Execute(branch.body, out);
     }
     return Flow::kNormal;
   }
 
-  void Bind(const std::vector<std::string>& names, const Value& value, int line) {
-    if (names.size() == 1) {
-      Assign(scopes_.back(), names[0], value);
-      return;
-    }
-    const List items = Iterate(value);
-    if (items.size() != names.size())
-      throw TemplateError{"cannot unpack " + std::to_string(items.size()) + " values", line};
-    for (size_t i = 0; i < names.size(); ++i) Assign(scopes_.back(), names[i], items[i]);
+  Flow ExecuteWith(const Statement& s, std::string& out) {
+    std::vector<Value> values;
+    for (const auto& [target, value] : s.assignments) values.push_back(Evaluate(*value));
+    Empty(s.slots);
+    for (size_t i = 0; i < values.size(); ++i) Assign(s.assignments[i].first, values[i]);
+    return Execute(s.body, out);
   }
 
   Flow ExecuteFor(const Statement& s, std::string& out) {
-    List items = Iterate(Evaluate(*s.expression));
-    scopes_.emplace_back();
-    if (s.filter != nullptr) {
-      List kept;
-      for (const Value& item : items) {
-        Step(s.line);
-        Bind(s.targets, item, s.line);
-        if (Evaluate(*s.filter).Truthy()) kept.push_back(item);
+    const std::vector<Value>& items = LoopItems(s, Evaluate(*s.value));
+    if (items.empty()) {
+      Empty(s.otherwise_slots);
+      return Execute(s.otherwise, out);
+    }
+    Loop* loop = nullptr;
+    if (s.loop_slot >= 0) {
+      loop = heap_.NewLoop();
+      loop->items = &items;
+      loop->depth = loop_depth_ + 1;
+    }
+    ++loop_depth_;
+    for (size_t i = 0; i < items.size(); ++i) {
+      context_.Step();
+      Empty(s.slots);
+      Assign(s.target, items[i]);
+      if (loop != nullptr) {
+        loop->index0 = i;
+        Slot(s.loop_slot) = Value::Of(loop);
       }
-      items = std::move(kept);
+      if (Execute(s.body, out) == Flow::kBreak) break;
     }
-    const int64_t count = static_cast<int64_t>(items.size());
-    for (int64_t i = 0; i < count; ++i) {
-      Step(s.line);
-      scopes_.back().clear();
-      Bind(s.targets, items[i], s.line);
-      Assign(scopes_.back(), "loop", Value::Of(LoopVariables(items, i)));
-      if (Execute(s.bodies[0], out) == Flow::kBreak) break;
-    }
-    scopes_.pop_back();
-    if (count == 0 && s.bodies.size() > 1) return Execute(s.bodies[1], out);
+    --loop_depth_;
     return Flow::kNormal;
   }
 
-  static Dict LoopVariables(const List& items, int64_t i) {
-    const int64_t count = static_cast<int64_t>(items.size());
-    return {{"index", Value::Of(i + 1)},
-            {"index0", Value::Of(i)},
-            {"revindex", Value::Of(count - i)},
-            {"revindex0", Value::Of(count - i - 1)},
-            {"first", Value::Of(i == 0)},
-            {"last", Value::Of(i + 1 == count)},
-            {"length", Value::Of(count)},
-            {"previtem", i > 0 ? items[i - 1] : Value()},
-            {"nextitem", i + 1 < count ? items[i + 1] : Value()}};
-  }
-
-  void Set(const Statement& s) {
-    Value value = Evaluate(*s.expression);
-    if (s.attribute.empty()) {
-      Bind(s.targets, value, s.line);
-      return;
+  // The items a loop visits. They outlive it: `loop` may be kept by a namespace.
+  const std::vector<Value>& LoopItems(const Statement& s, const Value& iterable) {
+    if (s.loop_slot >= 0) Slot(s.loop_slot) = Value::Unbound();
+    auto* storage = heap_.New(std::vector<Value>());
+    const std::vector<Value>* all = &Iterate(iterable, heap_, *storage);
+    context_.Step(static_cast<int64_t>(all->size() / 4));
+    if (context_.mutable_sandbox && all != storage) {  // the body may change the list
+      heap_.Charge(all->size() * sizeof(Value));
+      *storage = *all;
+      all = storage;
     }
-    const Value* target = Lookup(s.text);
-    if (target == nullptr || target->dict() == nullptr)
-      throw TemplateError{"'" + s.text + "' is not a namespace", s.line};
-    Assign(*target->dict(), s.attribute, std::move(value));
+    if (s.condition == nullptr) return *all;
+    auto* kept = heap_.New(std::vector<Value>());
+    for (const Value& item : *all) {
+      context_.Step();
+      Empty(s.slots);
+      Assign(s.target, item);
+      if (Evaluate(*s.condition).Truthy()) kept->push_back(item);
+    }
+    heap_.Charge(kept->capacity() * sizeof(Value));
+    return *kept;
   }
 
-  Value Macro(const Statement& s) {
-    // A macro sees the globals and the template's top level, and its own parameters.
-    return Value::Of(Function([this, &s](const Arguments& arguments) {
-      if (++call_depth_ > limits_.max_call_depth) throw TemplateError{"macros call each other too deeply", s.line};
-      if (arguments.positional.size() > s.targets.size())
-        throw TemplateError{"too many arguments for " + s.text, s.line};
-      Dict scope;
-      for (size_t i = 0; i < s.targets.size(); ++i) {
-        const size_t first_default = s.targets.size() - s.defaults.size();
-        if (i < arguments.positional.size()) {
-          Assign(scope, s.targets[i], arguments.positional[i]);
-        } else if (const Value* named = Find(arguments.named, s.targets[i])) {
-          Assign(scope, s.targets[i], *named);
-        } else {
-          Assign(scope, s.targets[i], i >= first_default ? Evaluate(*s.defaults[i - first_default]) : Value());
-        }
-      }
-      std::vector<Dict> outer = std::move(scopes_);
-      scopes_ = {outer[0], outer[1], std::move(scope)};
-      std::string text;
-      Execute(s.bodies[0], text);
-      outer[1] = std::move(scopes_[1]);
-      scopes_ = std::move(outer);
-      --call_depth_;
-      return Value::Of(text);
-    }));
+  void Assign(const Target& target, const Value& value) {
+    switch (target.kind) {
+      case Target::Kind::kVariable:
+        Slot(target.slot) = value;
+        return;
+      case Target::Kind::kNamespace:
+        return AssignAttribute(target, value);
+      case Target::Kind::kTuple:
+        break;
+    }
+    std::vector<Value> storage;
+    const std::vector<Value>& items = Iterate(value, heap_, storage);
+    if (items.size() != target.parts.size()) {
+      Fail(items.size() < target.parts.size()
+               ? "not enough values to unpack (expected " + std::to_string(target.parts.size()) + ", got " +
+                     std::to_string(items.size()) + ")"
+               : "too many values to unpack (expected " + std::to_string(target.parts.size()) + ")");
+    }
+    for (size_t i = 0; i < items.size(); ++i) Assign(target.parts[i], items[i]);
+  }
+
+  void AssignAttribute(const Target& target, const Value& value) {
+    const Value space = Lookup(target.ref);
+    if (!space.is(Kind::kNamespace)) Fail("cannot assign attribute on non-namespace object");
+    if (target.attribute.starts_with('_')) {
+      Fail("Chat templates cannot store underscore-prefixed attributes on a namespace, but got '" +
+           std::string(target.attribute) + "'. Please rename the attribute.");
+    }
+    heap_.Charge(sizeof(Dict::Entry));
+    space.space().attributes.Set(Value::Text(target.attribute), value);
+  }
+
+  void ExecuteGeneration(const Statement& s, std::string& out) {
+    const Value text = Capture(s);
+    const std::string_view written = result_.text;
+    counted_ += CountCodePoints(written.substr(counted_bytes_));
+    counted_bytes_ = written.size();
+    result_.generation_spans.emplace_back(counted_, counted_ + CountCodePoints(text.text()));
+    Write(text.text(), out);
+  }
+
+  // ----- expressions
+
+  Value Lookup(const NameRef& ref) const {
+    for (const NameRef::Slot& slot : ref.slots) {
+      const Frame* frame = frame_;
+      for (int hop = 0; hop < slot.hops; ++hop) frame = frame->outer;
+      const Value& value = frame->slots[static_cast<size_t>(slot.index)];
+      if (!value.is_unbound()) return value;
+    }
+    const Value& global = globals_[static_cast<size_t>(ref.global)];
+    return global.is_unbound() ? Value::UndefinedName(ref.name) : global;
   }
 
   Value Evaluate(const Expression& e) {
-    Step(e.line);
-    try {
-      return EvaluateKind(e);
-    } catch (TemplateError& error) {
-      if (error.line == 0) error.line = e.line;
-      throw;
-    }
+    Enter(e.line);
+    const Value value = EvaluateKind(e);
+    Leave();
+    return value;
   }
 
   Value EvaluateKind(const Expression& e) {
     switch (e.kind) {
-      case E::kLiteral:
-        return e.literal;
-      case E::kName: {
-        const Value* value = Lookup(e.name);
-        return value != nullptr ? *value : Value(Value::Storage(Undefined{e.name}));
-      }
-      case E::kList: {
-        List list;
-        for (const auto& item : e.items) list.push_back(Evaluate(*item));
-        return Value::Of(std::move(list));
-      }
-      case E::kDict: {
-        Dict dict;
-        for (size_t i = 0; i < e.items.size(); i += 2)
-          Assign(dict, Evaluate(*e.items[i]).ToText(), Evaluate(*e.items[i + 1]));
-        return Value::Of(std::move(dict));
-      }
+      case E::kConstant:
+        return e.constant;
+      case E::kName:
+        return Lookup(e.ref);
+      case E::kList:
+        return heap_.List(EvaluateAll(e.items));
+      case E::kTuple:
+        return heap_.Tuple(EvaluateAll(e.items));
+      case E::kDict:
+        return EvaluateDict(e);
       case E::kAttribute:
-        return GetItem(Defined(*e.left, e.name), Value::Of(e.name));
-      case E::kSubscript: {
-        const Value key = Evaluate(*e.right);
-        return GetItem(Defined(*e.left, key.ToText()), key);
+        return EvaluateAttribute(e);
+      case E::kItem: {
+        const Value object = Evaluate(*e.left);
+        return GetItem(context_, object, Evaluate(*e.right));
       }
       case E::kSlice:
         return EvaluateSlice(e);
       case E::kCall:
-        return EvaluateCall(e);
+        return EvaluateCall(e, nullptr);
       case E::kFilter:
-        return Filtered(e, Evaluate(*e.left));
-      case E::kTest:
-        return Value::Of(ApplyTest(e.name, Evaluate(*e.left), EvaluateArguments(e)) != e.negated);
-      case E::kUnary:
-        return EvaluateUnary(e);
-      case E::kBinary:
-        return EvaluateBinary(e);
+        return ApplyFilter(e, Evaluate(*e.left));
+      case E::kTest: {
+        const Value value = Evaluate(*e.left);
+        return Value::Bool(e.test(context_, value, EvaluateArguments(e)));
+      }
+      case E::kNot:
+        return Value::Bool(!Evaluate(*e.left).Truthy());
+      case E::kNegate:
+        return Negate(Evaluate(*e.left));
+      case E::kPositive: {
+        const Value value = Evaluate(*e.left);
+        return Negate(Negate(value));
+      }
+      case E::kSum:
+        return EvaluateSum(e);
+      case E::kConcat:
+        return EvaluateConcat(e);
+      case E::kBinary: {
+        const Value left = Evaluate(*e.left);
+        return Arithmetic(e.operators[0], left, Evaluate(*e.right), heap_);
+      }
+      case E::kCompare:
+        return EvaluateCompare(e);
+      case E::kAnd:
+      case E::kOr:
+        return EvaluateLogic(e);
       case E::kConditional:
         if (Evaluate(*e.right).Truthy()) return Evaluate(*e.left);
-        return e.items[0] != nullptr ? Evaluate(*e.items[0]) : Value();
+        if (e.items[0] != nullptr) return Evaluate(*e.items[0]);
+        return Value::UndefinedBecause("the inline if-expression evaluated to false and no else section was defined.");
     }
     return Value();
   }
 
-  // Looking into an undefined value is an error; the undefined value itself is not.
-  Value Defined(const Expression& e, const std::string& key) {
-    Value value = Evaluate(e);
-    if (const auto* undefined = value.As<Undefined>()) {
-      throw TemplateError{"'" + undefined->name + "' is undefined, so it has no '" + key + "'", e.line};
+  std::vector<Value> EvaluateAll(const std::vector<Expression*>& items) {
+    std::vector<Value> values;
+    values.reserve(items.size());
+    for (const Expression* item : items) values.push_back(Evaluate(*item));
+    return values;
+  }
+
+  Value EvaluateDict(const Expression& e) {
+    Dict* dict = heap_.NewDict();
+    heap_.Charge(e.items.size() * sizeof(Dict::Entry));
+    for (size_t i = 0; i < e.items.size(); i += 2) {
+      const Value key = Evaluate(*e.items[i]);
+      dict->Set(key, Evaluate(*e.items[i + 1]));
+    }
+    return Value::Of(dict);
+  }
+
+  Value EvaluateAttribute(const Expression& e) {
+    const Value object = Evaluate(*e.left);
+    // The common cases first; what they do not find is treated in full.
+    if (object.is_dict() && !e.may_be_method) {
+      if (const Value* item = object.dict().Find(e.name)) return *item;
+    } else if (object.is(Kind::kNamespace)) {
+      if (const Value* item = object.space().attributes.Find(e.name)) return *item;
+    }
+    return GetAttribute(context_, object, e.name);
+  }
+
+  Value EvaluateSlice(const Expression& e) {
+    const Value object = Evaluate(*e.left);
+    Value parts[3] = {Value::None(), Value::None(), Value::None()};
+    for (int i = 0; i < 3; ++i) {
+      if (e.items[static_cast<size_t>(i)] != nullptr) parts[i] = Evaluate(*e.items[static_cast<size_t>(i)]);
+    }
+    return Slice(object, parts[0], parts[1], parts[2], heap_);
+  }
+
+  Value EvaluateSum(const Expression& e) {
+    Value sum = Evaluate(*e.items[0]);
+    for (size_t i = 0; i < e.operators.size(); ++i) {
+      const Value next = Evaluate(*e.items[i + 1]);
+      const bool add = e.operators[i] == Operator::kAdd;
+      sum = add ? Add(sum, next, heap_) : Arithmetic(Operator::kSubtract, sum, next, heap_);
+    }
+    return sum;
+  }
+
+  Value EvaluateConcat(const Expression& e) {
+    std::string text;
+    for (const Value& value : EvaluateAll(e.items)) AppendText(value, heap_, text);
+    return heap_.Text(text);
+  }
+
+  Value EvaluateCompare(const Expression& e) {
+    Value left = Evaluate(*e.items[0]);
+    for (size_t i = 0; i < e.operators.size(); ++i) {
+      const Value right = Evaluate(*e.items[i + 1]);
+      if (!Holds(e.operators[i], left, right, heap_)) return Value::Bool(false);
+      left = right;
+    }
+    return Value::Bool(true);
+  }
+
+  Value EvaluateLogic(const Expression& e) {
+    const bool stop_at = e.kind == E::kOr;
+    Value value;
+    for (const Expression* item : e.items) {
+      value = Evaluate(*item);
+      if (value.Truthy() == stop_at) break;
     }
     return value;
   }
 
+  // ----- calls
+
   Arguments EvaluateArguments(const Expression& e) {
     Arguments arguments;
-    for (const auto& item : e.items) arguments.positional.push_back(Evaluate(*item));
-    for (const auto& [name, item] : e.named) arguments.named.emplace_back(name, Evaluate(*item));
+    if (!e.items.empty()) arguments.positional = EvaluateAll(e.items);
+    for (const Keyword& keyword : e.keywords) arguments.named.emplace_back(keyword.name, Evaluate(*keyword.value));
+    if (e.star != nullptr) {
+      std::vector<Value> storage;
+      const std::vector<Value>& items = Iterate(Evaluate(*e.star), heap_, storage);
+      heap_.Charge(items.size() * sizeof(Value));
+      arguments.positional.insert(arguments.positional.end(), items.begin(), items.end());
+    }
+    if (e.double_star != nullptr) {
+      const Value dict = Evaluate(*e.double_star);
+      if (!dict.is_dict()) Fail("argument after ** must be a mapping");
+      for (const auto& [key, value] : dict.dict().entries()) {
+        if (!key.is_text()) Fail("keywords must be strings");
+        arguments.named.emplace_back(key.text(), value);
+      }
+    }
     return arguments;
   }
 
-  Value Filtered(const Expression& e, const Value& value) { return ApplyFilter(e.name, value, EvaluateArguments(e)); }
-
-  Value EvaluateSlice(const Expression& e) {
-    const Value object = Evaluate(*e.left);
-    Value parts[3];
-    const Value* given[3] = {};
-    for (int i = 0; i < 3; ++i) {
-      if (e.items[i] == nullptr) continue;
-      parts[i] = Evaluate(*e.items[i]);
-      if (!parts[i].is_none()) given[i] = &parts[i];
-    }
-    return Slice(object, given[0], given[1], given[2]);
+  Value ApplyFilter(const Expression& e, const Value& value) {
+    if (e.filter == nullptr) Fail("No filter named '" + std::string(e.name) + "' found.");
+    return e.filter(context_, value, EvaluateArguments(e));
   }
 
-  Value EvaluateCall(const Expression& e) {
-    if (e.left->kind == E::kAttribute) {
-      const Value object = Defined(*e.left->left, e.left->name);
-      // An entry that is a function wins over a method of that name.
-      if (const Dict* dict = object.dict()) {
-        const Value* entry = Find(*dict, e.left->name);
-        if (entry != nullptr && entry->As<std::shared_ptr<Function>>() != nullptr) return Call(*entry, e);
+  // `filters` is a chain whose innermost value is missing, or null.
+  Value Filtered(const Expression* filters, const Value& value) {
+    if (filters == nullptr) return value;
+    return ApplyFilter(*filters, Filtered(filters->left, value));
+  }
+
+  Value EvaluateCall(const Expression& e, const Macro* caller) {
+    if (e.left->kind == E::kAttribute && e.left->may_be_method) {
+      const Value object = Evaluate(*e.left->left);
+      const MethodEntry* method = FindMethod(object, e.left->name);
+      if (method != nullptr && (context_.mutable_sandbox || !method->mutates)) {
+        return method->call(context_, object, EvaluateArguments(e));
       }
-      return CallMethod(object, e.left->name, EvaluateArguments(e));
+      return Call(GetAttribute(context_, object, e.left->name), EvaluateArguments(e), caller);
     }
-    return Call(Evaluate(*e.left), e);
+    const Value callee = Evaluate(*e.left);
+    return Call(callee, EvaluateArguments(e), caller);
   }
 
-  Value Call(const Value& callee, const Expression& e) {
-    const auto* function = callee.As<std::shared_ptr<Function>>();
-    if (function == nullptr) {
-      const std::string name = e.left->kind == E::kName ? "'" + e.left->name + "'" : std::string("this");
-      throw TemplateError{name + " is " + callee.TypeName() + " and cannot be called", e.line};
+  Value Call(const Value& callee, const Arguments& arguments, const Macro* caller) {
+    switch (callee.kind()) {
+      case Kind::kMethod:
+        return callee.method().entry->call(context_, callee.method().self, arguments);
+      case Kind::kFunction:
+        return callee.function().call(context_, arguments);
+      case Kind::kMacro:
+        return CallMacro(callee.macro(), arguments, caller);
+      case Kind::kUndefined:
+        Fail(callee.UndefinedMessage());
+      default:
+        Fail(std::string("'") + callee.TypeName() + "' object is not callable");
     }
-    return (**function)(EvaluateArguments(e));
   }
 
-  Value EvaluateUnary(const Expression& e) {
-    const Value value = Evaluate(*e.left);
-    if (e.name == "not") return Value::Of(!value.Truthy());
-    const int64_t sign = e.name == "-" ? -1 : 1;
-    if (const auto* i = value.As<int64_t>()) return Value::Of(sign * *i);
-    if (const auto* d = value.As<double>()) return Value::Of(static_cast<double>(sign) * *d);
-    throw TemplateError{std::string("cannot negate ") + value.TypeName(), e.line};
+  Value CallMacro(const Macro& macro, const Arguments& arguments, const Macro* caller) {
+    const Statement& s = *macro.definition;
+    Frame* frame =
+        heap_.New(Frame{macro.frame, std::vector<Value>(static_cast<size_t>(s.frame_size), Value::Unbound())});
+    heap_.Charge(static_cast<size_t>(s.frame_size) * sizeof(Value));
+    Frame* before = frame_;
+    frame_ = frame;
+    BindArguments(s, arguments, caller);
+    std::string text;
+    Execute(s.body, text);
+    frame_ = before;
+    return heap_.Text(text);
   }
 
-  Value EvaluateBinary(const Expression& e) {
-    const Value left = Evaluate(*e.left);
-    if (e.name == "and") return left.Truthy() ? Evaluate(*e.right) : left;
-    if (e.name == "or") return left.Truthy() ? left : Evaluate(*e.right);
-    const Value right = Evaluate(*e.right);
-    if (e.name == "==") return Value::Of(Equal(left, right));
-    if (e.name == "!=") return Value::Of(!Equal(left, right));
-    if (e.name == "<") return Value::Of(Compare(left, right) < 0);
-    if (e.name == ">") return Value::Of(Compare(left, right) > 0);
-    if (e.name == "<=") return Value::Of(Compare(left, right) <= 0);
-    if (e.name == ">=") return Value::Of(Compare(left, right) >= 0);
-    if (e.name == "in") return Value::Of(Contains(right, left));
-    if (e.name == "not in") return Value::Of(!Contains(right, left));
-    if (e.name == "~") return Value::Of(left.ToText() + right.ToText());
-    if (e.name == "+") return Sum(left, right);
-    return Arithmetic(e.name, left, right);
-  }
-
-  static bool Contains(const Value& container, const Value& item) {
-    if (const std::string* text = container.string()) {
-      if (item.string() == nullptr) throw TemplateError{std::string("a str cannot contain ") + item.TypeName(), 0};
-      return text->find(*item.string()) != std::string::npos;
+  void BindArguments(const Statement& s, const Arguments& arguments, const Macro* caller) {
+    const std::string name = s.kind == S::kMacro ? "macro '" + std::string(s.text) + "'" : "the caller";
+    const size_t given = arguments.positional.size();
+    if (given > s.parameters.size() && s.varargs_slot < 0) {
+      Fail(name + " takes not more than " + std::to_string(s.parameters.size()) + " argument(s)");
     }
-    if (const Dict* dict = container.dict()) return item.string() != nullptr && Find(*dict, *item.string()) != nullptr;
-    for (const Value& other : Iterate(container)) {
-      if (Equal(other, item)) return true;
+    for (size_t i = 0; i < std::min(given, s.parameters.size()); ++i) {
+      Slot(s.parameters[i].slot) = arguments.positional[i];
     }
-    return false;
+    BindNamed(s, arguments, name, caller);
+    if (s.varargs_slot >= 0) {
+      const auto from = static_cast<int64_t>(std::min(given, s.parameters.size()));
+      Slot(s.varargs_slot) = heap_.Tuple({arguments.positional.begin() + from, arguments.positional.end()});
+    }
+    for (const Parameter& parameter : s.parameters) {
+      if (!Slot(parameter.slot).is_unbound()) continue;
+      Slot(parameter.slot) = parameter.fallback != nullptr ? Evaluate(*parameter.fallback) : NotProvided(parameter);
+    }
   }
 
-  static Value Sum(const Value& left, const Value& right) {
-    if (left.string() != nullptr && right.string() != nullptr) return Value::Of(*left.string() + *right.string());
-    if (left.list() != nullptr && right.list() != nullptr) {
-      List joined = *left.list();
-      joined.insert(joined.end(), right.list()->begin(), right.list()->end());
-      return Value::Of(std::move(joined));
-    }
-    return Arithmetic("+", left, right);
+  Value NotProvided(const Parameter& parameter) {
+    const std::string message = "parameter '" + std::string(parameter.name) + "' was not provided";
+    return Value::UndefinedBecause(heap_.Text(message).text());
   }
 
-  static double Number(const Value& value) {
-    if (const auto* i = value.As<int64_t>()) return static_cast<double>(*i);
-    if (const auto* b = value.As<bool>()) return *b ? 1 : 0;
-    return *value.As<double>();
+  void BindNamed(const Statement& s, const Arguments& arguments, const std::string& name, const Macro* caller) {
+    Dict* rest = s.kwargs_slot >= 0 ? heap_.NewDict() : nullptr;
+    for (const auto& [keyword, value] : arguments.named) {
+      const auto parameter = std::find_if(s.parameters.begin(), s.parameters.end(),
+                                          [key = keyword](const Parameter& p) { return p.name == key; });
+      if (parameter != s.parameters.end()) {
+        if (!Slot(parameter->slot).is_unbound()) {
+          Fail(name + " got multiple values for argument '" + std::string(keyword) + "'");
+        }
+        Slot(parameter->slot) = value;
+      } else if (keyword == "caller" && s.caller_slot >= 0) {
+        Slot(s.caller_slot) = value;
+      } else if (rest != nullptr) {
+        rest->Set(Value::Text(keyword), value);
+      } else {
+        Fail(name + " takes no keyword argument '" + std::string(keyword) + "'");
+      }
+    }
+    if (rest != nullptr) Slot(s.kwargs_slot) = Value::Of(rest);
+    if (caller == nullptr) return;
+    if (s.caller_slot < 0) Fail(name + " takes no keyword argument 'caller'");
+    Slot(s.caller_slot) = Value::Of(caller);
   }
 
-  static Value Arithmetic(const std::string& name, const Value& left, const Value& right) {
-    if (!left.is_number() || !right.is_number()) {
-      throw TemplateError{"cannot compute " + std::string(left.TypeName()) + " " + name + " " + right.TypeName(), 0};
-    }
-    const double x = Number(left), y = Number(right);
-    if ((name == "/" || name == "//" || name == "%") && y == 0) throw TemplateError{"division by zero", 0};
-    if (left.As<double>() == nullptr && right.As<double>() == nullptr && name != "/") {
-      const auto a = static_cast<int64_t>(x), b = static_cast<int64_t>(y);
-      int64_t result = 0;
-      bool overflow = false;
-      if (name == "+") overflow = __builtin_add_overflow(a, b, &result);
-      if (name == "-") overflow = __builtin_sub_overflow(a, b, &result);
-      if (name == "*") overflow = __builtin_mul_overflow(a, b, &result);
-      if (name == "//") result = static_cast<int64_t>(std::floor(x / y));
-      if (name == "%") result = ((a % b) + b) % b;
-      if (overflow) throw TemplateError{"a number is too large", 0};
-      return Value::Of(result);
-    }
-    if (name == "+") return Value::Of(x + y);
-    if (name == "-") return Value::Of(x - y);
-    if (name == "*") return Value::Of(x * y);
-    if (name == "/") return Value::Of(x / y);
-    if (name == "//") return Value::Of(std::floor(x / y));
-    return Value::Of(x - y * std::floor(x / y));
-  }
-
+  const Program& program_;
+  const std::vector<Value>& globals_;
   const Limits& limits_;
-  std::vector<Dict> scopes_;  // globals, top level, inner ones
-  int64_t steps_ = 0;
-  int64_t written_ = 0;
-  int call_depth_ = 0;
+  Context& context_;
+  Heap& heap_;
+  Frame* frame_ = nullptr;
+  Evaluation result_;
+  int line_ = 0;
+  int depth_ = 0;
+  int loop_depth_ = 0;
+  // Code points in the first bytes of the result, for generation spans.
+  int64_t counted_ = 0;
+  size_t counted_bytes_ = 0;
 };
 
 }  // namespace
 
-std::string Evaluate(const Body& body, Dict globals, const Limits& limits) {
-  return Evaluator(std::move(globals), limits).Run(body);
+Evaluation Evaluate(const Program& program, const std::vector<Value>& globals, const Limits& limits, Context& context) {
+  return Evaluator(program, globals, limits, context).Run();
 }
 
 }  // namespace lockstep::text::jinja

@@ -1,509 +1,258 @@
 #include "text/jinja/parser.h"
 
-#include <cstdlib>
-#include <initializer_list>
-#include <string_view>
+#include <algorithm>
 
-#include "text/jinja/lexer.h"
+#include "text/jinja/expression_parser.h"
 
 namespace lockstep::text::jinja {
 namespace {
 
-constexpr int kMaxDepth = 200;
-
-using Kind = Token::Kind;
-using E = Expression::Kind;
 using S = Statement::Kind;
+using TokenKind = Token::Kind;
 
-class Parser {
+class Parser : private ExpressionParser {
  public:
-  explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  Parser(const std::string& source, Program& program) : ExpressionParser(source, program) {}
 
-  Body Run() {
-    Body body = ParseBody({});
-    if (Peek().kind != Kind::kEnd) Fail("unexpected {% " + Peek().text + " %}");
-    return body;
+  void Run() {
+    program_.body = ParseBody({});
+    if (Peek().kind != TokenKind::kEnd) Error("unexpected block " + Describe(Peek(1)));
   }
 
  private:
-  // Counts nesting; recursion must not follow a hostile template down the stack.
-  struct Deeper {
-    explicit Deeper(Parser& parser) : parser(parser) {
-      if (++parser.depth_ > kMaxDepth) parser.Fail("nested too deeply");
-    }
-    ~Deeper() { --parser.depth_; }
-    Parser& parser;
-  };
+  using Ends = std::initializer_list<std::string_view>;
 
-  const Token& Peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
-  Token Next() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
-  [[noreturn]] void Fail(const std::string& what) const { throw TemplateError{what, Peek().line}; }
-  bool IsOperator(std::string_view text, size_t ahead = 0) const {
-    return Peek(ahead).kind == Kind::kOperator && Peek(ahead).text == text;
-  }
-  bool IsName(std::string_view text, size_t ahead = 0) const {
-    return Peek(ahead).kind == Kind::kName && Peek(ahead).text == text;
-  }
-  bool TakeOperator(std::string_view text) {
-    if (!IsOperator(text)) return false;
-    Next();
-    return true;
-  }
-  bool TakeName(std::string_view text) {
-    if (!IsName(text)) return false;
-    Next();
-    return true;
-  }
-  void ExpectOperator(std::string_view text) {
-    if (!TakeOperator(text)) Fail("expected '" + std::string(text) + "' before '" + Peek().text + "'");
-  }
-  std::string ExpectName() {
-    if (Peek().kind != Kind::kName) Fail("expected a name before '" + Peek().text + "'");
-    return Next().text;
-  }
-  void ExpectEndBlock() {
-    if (Peek().kind != Kind::kEndBlock) Fail("unexpected '" + Peek().text + "' in a block");
-    Next();
+  Statement* New(S kind) {
+    Statement& statement = program_.statements.emplace_back();
+    statement.kind = kind;
+    statement.line = Peek().line;
+    return &statement;
   }
 
-  // Statements up to a block that starts with one of `ends` (not consumed).
-  Body ParseBody(std::initializer_list<std::string_view> ends) {
-    const Deeper deeper(*this);
+  bool AtBlock(std::string_view name) const { return Peek().kind == TokenKind::kBeginBlock && IsName(name, 1); }
+
+  // Statements up to a block that starts with one of `ends`, which is left to be read.
+  Body ParseBody(Ends ends) {
+    const Nesting nesting(*this);
     Body body;
-    while (Peek().kind != Kind::kEnd) {
-      if (Peek().kind == Kind::kBeginBlock) {
-        for (std::string_view end : ends) {
-          if (IsName(end, 1)) return body;
-        }
-        if (Peek(1).text.starts_with("end") || IsName("else", 1) || IsName("elif", 1)) return body;
-      }
+    while (Peek().kind != TokenKind::kEnd) {
+      if (std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return AtBlock(end); })) return body;
       body.push_back(ParseStatement());
     }
-    if (ends.size() > 0) Fail("expected {% " + std::string(*(ends.end() - 1)) + " %}");
+    if (ends.size() > 0) Error("expected {% " + std::string(*(ends.end() - 1)) + " %} before the end of the template");
     return body;
   }
 
-  std::unique_ptr<Statement> New(S kind) const {
-    auto statement = std::make_unique<Statement>();
-    statement->kind = kind;
-    statement->line = Peek().line;
-    return statement;
+  // Reads "{% name" of a block that ParseBody stopped at.
+  bool TakeBlock(std::string_view name) {
+    if (!AtBlock(name)) return false;
+    Next();
+    Next();
+    return true;
+  }
+  void EndBlock() {
+    if (Peek().kind != TokenKind::kEndBlock) Error("unexpected " + Describe(Peek()) + " in a block");
+    Next();
+  }
+  Body ParseBodyUntil(std::string_view end) {
+    EndBlock();
+    Body body = ParseBody({end});
+    TakeBlock(end);
+    EndBlock();
+    return body;
   }
 
-  std::unique_ptr<Statement> ParseStatement() {
-    if (Peek().kind == Kind::kText) {
-      auto text = New(S::kText);
+  Statement* ParseStatement() {
+    if (Peek().kind == TokenKind::kText) {
+      Statement* text = New(S::kText);
       text->text = Next().text;
       return text;
     }
-    if (Peek().kind == Kind::kBeginPrint) {
-      auto print = New(S::kPrint);
-      Next();
-      print->expression = ParseExpression();
-      if (Peek().kind != Kind::kEndPrint) Fail("unexpected '" + Peek().text + "' in {{ }}");
-      Next();
-      return print;
-    }
+    if (Peek().kind == TokenKind::kBeginPrint) return ParsePrint();
     Next();  // {%
-    const std::string name = ExpectName();
+    const std::string_view name = ExpectName();
     if (name == "if") return ParseIf();
     if (name == "for") return ParseFor();
     if (name == "set") return ParseSet();
     if (name == "macro") return ParseMacro();
+    if (name == "call") return ParseCallBlock();
     if (name == "filter") return ParseFilterBlock();
-    if (name == "generation") return ParseScope("endgeneration");
+    if (name == "with") return ParseWith();
+    if (name == "generation") {
+      Statement* generation = New(S::kGeneration);
+      generation->body = ParseFunctionBody("endgeneration");
+      return generation;
+    }
     if (name == "break" || name == "continue") {
-      auto jump = New(name == "break" ? S::kBreak : S::kContinue);
-      ExpectEndBlock();
+      Statement* jump = New(name == "break" ? S::kBreak : S::kContinue);
+      if (loops_ == 0) Error("{% " + std::string(name) + " %} outside of a loop");
+      EndBlock();
       return jump;
     }
-    Fail("unknown block {% " + name + " %}");
+    Error("Encountered unknown tag '" + std::string(name) + "'.");
   }
 
-  void End(std::string_view name) {
-    if (Peek().kind != Kind::kBeginBlock || !IsName(name, 1)) Fail("expected {% " + std::string(name) + " %}");
+  Statement* ParsePrint() {
+    Statement* print = New(S::kPrint);
     Next();
+    print->value = ParseTuple(/*conditional=*/true);
+    if (Peek().kind != TokenKind::kEndPrint) Error("unexpected " + Describe(Peek()) + " in {{ }}");
     Next();
-    ExpectEndBlock();
+    return print;
   }
 
-  std::unique_ptr<Statement> ParseIf() {
-    auto statement = New(S::kIf);
-    statement->conditions.push_back(ParseExpression());
-    ExpectEndBlock();
-    statement->bodies.push_back(ParseBody({"elif", "else", "endif"}));
-    while (Peek().kind == Kind::kBeginBlock && IsName("elif", 1)) {
-      Next();
-      Next();
-      statement->conditions.push_back(ParseExpression());
-      ExpectEndBlock();
-      statement->bodies.push_back(ParseBody({"elif", "else", "endif"}));
+  Statement* ParseIf() {
+    Statement* statement = New(S::kIf);
+    do {
+      Branch branch;
+      branch.condition = ParseTuple(/*conditional=*/true);
+      EndBlock();
+      branch.body = ParseBody({"elif", "else", "endif"});
+      statement->branches.push_back(std::move(branch));
+    } while (TakeBlock("elif"));
+    if (TakeBlock("else")) {
+      EndBlock();
+      statement->branches.push_back({nullptr, ParseBody({"endif"})});
     }
-    if (Peek().kind == Kind::kBeginBlock && IsName("else", 1)) {
-      Next();
-      Next();
-      ExpectEndBlock();
-      statement->bodies.push_back(ParseBody({"endif"}));
-    }
-    End("endif");
+    if (!TakeBlock("endif")) Error("expected {% endif %}");
+    EndBlock();
     return statement;
   }
 
-  std::unique_ptr<Statement> ParseFor() {
-    auto statement = New(S::kFor);
-    statement->targets = ParseTargets();
-    if (!TakeName("in")) Fail("expected 'in'");
-    // No conditional here: "for x in xs if condition" filters.
-    statement->expression = ParseOr();
-    if (TakeName("if")) statement->filter = ParseExpression();
-    if (TakeName("recursive")) Fail("recursive loops are not supported");
-    ExpectEndBlock();
-    statement->bodies.push_back(ParseBody({"else", "endfor"}));
-    if (Peek().kind == Kind::kBeginBlock && IsName("else", 1)) {
-      Next();
-      Next();
-      ExpectEndBlock();
-      statement->bodies.push_back(ParseBody({"endfor"}));
+  Statement* ParseFor() {
+    Statement* statement = New(S::kFor);
+    statement->target = ParseTarget(/*with_namespace=*/false);
+    if (!TakeName("in")) Error("expected 'in', got " + Describe(Peek()));
+    statement->value = ParseTuple(/*conditional=*/false);  // "for x in xs if condition" filters
+    if (TakeName("if")) statement->condition = ParseExpression();
+    if (TakeName("recursive")) Error("recursive loops are not supported");
+    EndBlock();
+    ++loops_;
+    statement->body = ParseBody({"else", "endfor"});
+    --loops_;
+    if (TakeBlock("else")) {
+      EndBlock();
+      statement->otherwise = ParseBody({"endfor"});
     }
-    End("endfor");
+    if (!TakeBlock("endfor")) Error("expected {% endfor %}");
+    EndBlock();
     return statement;
   }
 
-  std::vector<std::string> ParseTargets() {
-    const bool parenthesised = TakeOperator("(");
-    std::vector<std::string> names = {ExpectName()};
-    while (TakeOperator(",")) names.push_back(ExpectName());
-    if (parenthesised) ExpectOperator(")");
-    return names;
-  }
-
-  std::unique_ptr<Statement> ParseSet() {
-    auto statement = New(S::kSet);
-    if (IsOperator(".", 1)) {
-      statement->text = ExpectName();
-      Next();
-      statement->attribute = ExpectName();
-    } else {
-      statement->targets = ParseTargets();
-      statement->text = statement->targets.front();
-    }
-    if (TakeOperator("=")) {
-      statement->expression = ParseTuple();
-      ExpectEndBlock();
-      return statement;
-    }
-    statement->kind = S::kSetBlock;
-    ExpectEndBlock();
-    statement->bodies.push_back(ParseBody({"endset"}));
-    End("endset");
-    return statement;
-  }
-
-  std::unique_ptr<Statement> ParseMacro() {
-    auto statement = New(S::kMacro);
-    statement->text = ExpectName();
-    ExpectOperator("(");
-    while (!IsOperator(")")) {
-      statement->targets.push_back(ExpectName());
-      if (TakeOperator("=")) {
-        statement->defaults.push_back(ParseExpression());
-      } else if (!statement->defaults.empty()) {
-        Fail("a parameter without default follows one with default");
-      }
-      if (!TakeOperator(",")) break;
-    }
-    ExpectOperator(")");
-    ExpectEndBlock();
-    statement->bodies.push_back(ParseBody({"endmacro"}));
-    End("endmacro");
-    return statement;
-  }
-
-  std::unique_ptr<Statement> ParseFilterBlock() {
-    auto statement = New(S::kFilterBlock);
-    statement->expression = Make(E::kFilter);
-    statement->expression->name = ExpectName();
-    if (IsOperator("(")) ParseArguments(*statement->expression);
-    ExpectEndBlock();
-    statement->bodies.push_back(ParseBody({"endfilter"}));
-    End("endfilter");
-    return statement;
-  }
-
-  std::unique_ptr<Statement> ParseScope(std::string_view end) {
-    auto statement = New(S::kScope);
-    ExpectEndBlock();
-    statement->bodies.push_back(ParseBody({end}));
-    End(end);
-    return statement;
-  }
-
-  // ----- expressions, loosest first
-
-  ExpressionPtr Make(E kind) const {
-    auto expression = std::make_unique<Expression>();
-    expression->kind = kind;
-    expression->line = Peek().line;
-    return expression;
-  }
-
-  ExpressionPtr ParseTuple() {
-    ExpressionPtr first = ParseExpression();
+  Target ParseTarget(bool with_namespace) {
+    Target first = ParseOneTarget(with_namespace);
     if (!IsOperator(",")) return first;
-    ExpressionPtr tuple = Make(E::kList);
-    tuple->items.push_back(std::move(first));
-    while (TakeOperator(",")) tuple->items.push_back(ParseExpression());
+    Target tuple;
+    tuple.kind = Target::Kind::kTuple;
+    tuple.parts.push_back(std::move(first));
+    while (TakeOperator(",")) {
+      if (IsName("in") || IsOperator("=") || IsOperator(")")) break;
+      tuple.parts.push_back(ParseOneTarget(with_namespace));
+    }
     return tuple;
   }
 
-  ExpressionPtr ParseExpression() {
-    const Deeper deeper(*this);
-    ExpressionPtr value = ParseOr();
-    while (IsName("if")) {
-      ExpressionPtr conditional = Make(E::kConditional);
-      Next();
-      conditional->left = std::move(value);
-      conditional->right = ParseOr();
-      conditional->items.push_back(TakeName("else") ? ParseExpression() : nullptr);
-      value = std::move(conditional);
+  Target ParseOneTarget(bool with_namespace) {
+    const Nesting nesting(*this);
+    if (TakeOperator("(")) {
+      Target inner = ParseTarget(with_namespace);
+      ExpectOperator(")");
+      return inner;
     }
-    return value;
+    Target target;
+    target.name = ExpectName();
+    static constexpr std::string_view kConstants[] = {"true", "false", "none", "True", "False", "None"};
+    if (std::find(std::begin(kConstants), std::end(kConstants), target.name) != std::end(kConstants)) {
+      Error("can't assign to '" + std::string(target.name) + "'");
+    }
+    if (with_namespace && TakeOperator(".")) {
+      target.kind = Target::Kind::kNamespace;
+      target.ref.name = target.name;
+      target.attribute = ExpectName();
+    }
+    return target;
   }
 
-  ExpressionPtr Binary(std::string name, ExpressionPtr left, ExpressionPtr right) const {
-    ExpressionPtr binary = Make(E::kBinary);
-    binary->name = std::move(name);
-    binary->left = std::move(left);
-    binary->right = std::move(right);
-    return binary;
+  Statement* ParseSet() {
+    Statement* statement = New(S::kSet);
+    statement->target = ParseTarget(/*with_namespace=*/true);
+    if (TakeOperator("=")) {
+      statement->value = ParseTuple(/*conditional=*/true);
+      EndBlock();
+      return statement;
+    }
+    statement->kind = S::kSetBlock;
+    statement->value = ParseFilters(nullptr, /*first_pipe_read=*/false);
+    statement->body = ParseFunctionBody("endset");
+    return statement;
   }
 
-  ExpressionPtr ParseOr() {
-    ExpressionPtr left = ParseAnd();
-    while (TakeName("or")) left = Binary("or", std::move(left), ParseAnd());
-    return left;
-  }
-  ExpressionPtr ParseAnd() {
-    ExpressionPtr left = ParseNot();
-    while (TakeName("and")) left = Binary("and", std::move(left), ParseNot());
-    return left;
-  }
-  ExpressionPtr ParseNot() {
-    if (!IsName("not")) return ParseComparison();
-    const Deeper deeper(*this);
-    ExpressionPtr unary = Make(E::kUnary);
-    Next();
-    unary->name = "not";
-    unary->left = ParseNot();
-    return unary;
-  }
-  ExpressionPtr ParseComparison() {
-    ExpressionPtr left = ParseSum();
-    while (true) {
-      if (Peek().kind == Kind::kOperator && (Peek().text == "==" || Peek().text == "!=" || Peek().text == "<" ||
-                                             Peek().text == ">" || Peek().text == "<=" || Peek().text == ">=")) {
-        const std::string name = Next().text;
-        left = Binary(name, std::move(left), ParseSum());
-      } else if (TakeName("in")) {
-        left = Binary("in", std::move(left), ParseSum());
-      } else if (IsName("not") && IsName("in", 1)) {
-        Next();
-        Next();
-        left = Binary("not in", std::move(left), ParseSum());
-      } else {
-        return left;
-      }
-    }
-  }
-  ExpressionPtr ParseSum() {
-    ExpressionPtr left = ParseConcat();
-    while (IsOperator("+") || IsOperator("-")) {
-      const std::string name = Next().text;
-      left = Binary(name, std::move(left), ParseConcat());
-    }
-    return left;
-  }
-  ExpressionPtr ParseConcat() {
-    ExpressionPtr left = ParseProduct();
-    while (TakeOperator("~")) left = Binary("~", std::move(left), ParseProduct());
-    return left;
-  }
-  ExpressionPtr ParseProduct() {
-    ExpressionPtr left = ParseUnary();
-    while (IsOperator("*") || IsOperator("/") || IsOperator("//") || IsOperator("%")) {
-      const std::string name = Next().text;
-      left = Binary(name, std::move(left), ParseUnary());
-    }
-    return left;
-  }
-  ExpressionPtr ParseUnary() {
-    if (!IsOperator("-") && !IsOperator("+")) return ParsePostfix(ParsePrimary());
-    const Deeper deeper(*this);
-    ExpressionPtr unary = Make(E::kUnary);
-    unary->name = Next().text;
-    unary->left = ParseUnary();
-    return unary;
+  // A body that loop controls cannot leave.
+  Body ParseFunctionBody(std::string_view end) {
+    const int loops = loops_;
+    loops_ = 0;
+    Body body = ParseBodyUntil(end);
+    loops_ = loops;
+    return body;
   }
 
-  ExpressionPtr ParsePostfix(ExpressionPtr value) {
-    while (true) {
-      if (TakeOperator(".")) {
-        ExpressionPtr attribute = Make(E::kAttribute);
-        attribute->name = Peek().kind == Kind::kInteger ? Next().text : ExpectName();
-        attribute->left = std::move(value);
-        value = std::move(attribute);
-      } else if (TakeOperator("[")) {
-        value = ParseSubscript(std::move(value));
-      } else if (IsOperator("(")) {
-        ExpressionPtr call = Make(E::kCall);
-        call->left = std::move(value);
-        ParseArguments(*call);
-        value = std::move(call);
-      } else if (TakeOperator("|")) {
-        ExpressionPtr filter = Make(E::kFilter);
-        filter->name = ExpectName();
-        filter->left = std::move(value);
-        if (IsOperator("(")) ParseArguments(*filter);
-        value = std::move(filter);
-      } else if (IsName("is")) {
-        value = ParseTest(std::move(value));
-      } else {
-        return value;
-      }
-    }
-  }
-
-  ExpressionPtr ParseTest(ExpressionPtr value) {
-    ExpressionPtr test = Make(E::kTest);
-    Next();
-    test->negated = TakeName("not");
-    test->name = ExpectName();
-    test->left = std::move(value);
-    if (IsOperator("(")) {
-      ParseArguments(*test);
-    } else if (Peek().kind == Kind::kString || Peek().kind == Kind::kInteger) {
-      test->items.push_back(ParsePrimary());  // "is divisibleby 3"
-    }
-    return test;
-  }
-
-  ExpressionPtr ParseSubscript(ExpressionPtr value) {
-    ExpressionPtr subscript = Make(E::kSubscript);
-    subscript->left = std::move(value);
-    ExpressionPtr first = IsOperator(":") ? nullptr : ParseExpression();
-    if (!IsOperator(":")) {
-      subscript->right = std::move(first);
-      ExpectOperator("]");
-      return subscript;
-    }
-    subscript->kind = E::kSlice;
-    subscript->items.push_back(std::move(first));
-    while (TakeOperator(":")) {
-      subscript->items.push_back(IsOperator(":") || IsOperator("]") ? nullptr : ParseExpression());
-    }
-    if (subscript->items.size() > 3) Fail("a slice has at most three parts");
-    subscript->items.resize(3);
-    ExpectOperator("]");
-    return subscript;
-  }
-
-  void ParseArguments(Expression& call) {
+  void ParseParameters(Statement& statement) {
     ExpectOperator("(");
     while (!IsOperator(")")) {
-      if (Peek().kind == Kind::kName && IsOperator("=", 1)) {
-        std::string name = Next().text;
-        Next();
-        call.named.emplace_back(std::move(name), ParseExpression());
-      } else {
-        call.items.push_back(ParseExpression());
+      Parameter parameter;
+      parameter.name = ExpectName();
+      if (TakeOperator("=")) {
+        parameter.fallback = ParseExpression();
+      } else if (!statement.parameters.empty() && statement.parameters.back().fallback != nullptr) {
+        Error("non-default argument follows default argument");
       }
+      statement.parameters.push_back(parameter);
       if (!TakeOperator(",")) break;
     }
     ExpectOperator(")");
   }
 
-  ExpressionPtr Literal(Value value) {
-    ExpressionPtr literal = Make(E::kLiteral);
-    literal->literal = std::move(value);
-    return literal;
+  Statement* ParseMacro() {
+    Statement* macro = New(S::kMacro);
+    macro->text = ExpectName();
+    ParseParameters(*macro);
+    macro->body = ParseFunctionBody("endmacro");
+    return macro;
   }
 
-  ExpressionPtr ParsePrimary() {
-    const Token token = Peek();
-    switch (token.kind) {
-      case Kind::kString: {
-        std::string text;
-        while (Peek().kind == Kind::kString) text += Next().text;
-        return Literal(Value::Of(std::move(text)));
-      }
-      case Kind::kInteger:
-        Next();
-        return Literal(Value::Of(static_cast<int64_t>(std::strtoll(token.text.c_str(), nullptr, 10))));
-      case Kind::kFloat:
-        Next();
-        return Literal(Value::Of(std::strtod(token.text.c_str(), nullptr)));
-      case Kind::kName:
-        return ParseName();
-      default:
-        break;
-    }
-    if (TakeOperator("(")) return ParseParenthesis();
-    if (TakeOperator("[")) {
-      ExpressionPtr list = Make(E::kList);
-      while (!IsOperator("]")) {
-        list->items.push_back(ParseExpression());
-        if (!TakeOperator(",")) break;
-      }
-      ExpectOperator("]");
-      return list;
-    }
-    if (TakeOperator("{")) {
-      ExpressionPtr dict = Make(E::kDict);
-      while (!IsOperator("}")) {
-        dict->items.push_back(ParseExpression());
-        ExpectOperator(":");
-        dict->items.push_back(ParseExpression());
-        if (!TakeOperator(",")) break;
-      }
-      ExpectOperator("}");
-      return dict;
-    }
-    Fail("unexpected '" + token.text + "'");
+  Statement* ParseCallBlock() {
+    Statement* block = New(S::kCallBlock);
+    if (IsOperator("(")) ParseParameters(*block);
+    block->value = ParseExpression();
+    if (block->value->kind != Expression::Kind::kCall) Error("expected a call");
+    block->body = ParseFunctionBody("endcall");
+    return block;
   }
 
-  ExpressionPtr ParseParenthesis() {
-    if (TakeOperator(")")) return Make(E::kList);
-    ExpressionPtr inner = ParseExpression();
-    if (IsOperator(",")) {
-      ExpressionPtr tuple = Make(E::kList);
-      tuple->items.push_back(std::move(inner));
-      while (TakeOperator(",")) {
-        if (IsOperator(")")) break;
-        tuple->items.push_back(ParseExpression());
-      }
-      inner = std::move(tuple);
+  Statement* ParseFilterBlock() {
+    Statement* block = New(S::kFilterBlock);
+    block->value = ParseFilters(nullptr, /*first_pipe_read=*/true);
+    block->body = ParseFunctionBody("endfilter");
+    return block;
+  }
+
+  Statement* ParseWith() {
+    Statement* with = New(S::kWith);
+    while (Peek().kind != TokenKind::kEndBlock) {
+      if (!with->assignments.empty()) ExpectOperator(",");
+      Target target = ParseOneTarget(/*with_namespace=*/false);
+      ExpectOperator("=");
+      with->assignments.emplace_back(std::move(target), ParseExpression());
     }
-    ExpectOperator(")");
-    return inner;
+    with->body = ParseBodyUntil("endwith");
+    return with;
   }
 
-  ExpressionPtr ParseName() {
-    const std::string name = Next().text;
-    if (name == "true" || name == "True") return Literal(Value::Of(true));
-    if (name == "false" || name == "False") return Literal(Value::Of(false));
-    if (name == "none" || name == "None") return Literal(Value::NoneValue());
-    ExpressionPtr expression = Make(E::kName);
-    expression->name = name;
-    return expression;
-  }
-
-  std::vector<Token> tokens_;
-  size_t at_ = 0;
-  int depth_ = 0;
+  int loops_ = 0;  // around the statement at hand, within the same function
 };
 
 }  // namespace
 
-Body Parse(const std::string& source) { return Parser(Tokenize(source)).Run(); }
+void Parse(const std::string& source, Program& program) { Parser(source, program).Run(); }
 
 }  // namespace lockstep::text::jinja

@@ -1,4 +1,5 @@
-// Tokens to a syntax tree, with Jinja's precedence.
+// Builds a Program's tree from a template's source: the grammar of Jinja 3.1 with loop controls and transformers'
+// {% generation %}; without inheritance, includes and recursive loops, which chat templates cannot use.
 #ifndef LOCKSTEP_TEXT_JINJA_PARSER_H_
 #define LOCKSTEP_TEXT_JINJA_PARSER_H_
 
@@ -8,8 +9,8 @@
 
 namespace lockstep::text::jinja {
 
-// Throws TemplateError (line and what was expected). Nesting deeper than 200 is an error.
-Body Parse(const std::string& source);
+// Fills everything but what resolver.h adds. Throws TemplateError.
+void Parse(const std::string& source, Program& program);
 
 }  // namespace lockstep::text::jinja
 
