@@ -6,8 +6,9 @@
 //   ppo_clip     max(-A r, -A clamp(r, 1 - low, 1 + high)); with dual_clip c and A < 0: min(that, -A c)
 //                Schulman et al., 2017; high > low: Yu et al., 2025 (DAPO); dual clip: Ye et al., 2020
 //   gspo_direct  s = exp(mean over the row of (policy - old)), clipped as above; the gradient goes through s to every
-//   token of the row gspo_token   the same value; token t's loss sends its gradient to token t alone      Zheng et al.,
-//   2025 cispo        -stop(w) A policy, w = clamp(r, 1 - low, 1 + high), or min(r, cap)      MiniMax, 2025
+//                token of the row                                                        Zheng et al., 2025
+//   gspo_token   the same value; token t's loss sends its gradient to token t alone
+//   cispo        -stop(w) A policy, w = clamp(r, 1 - low, 1 + high), or min(r, cap)       MiniMax, 2025
 // KL term, added as coef * k with d = ref - policy: k1 = -d, k2 = d^2 / 2, k3 = exp(d) - 1 - d (Schulman, 2020).
 #ifndef LOCKSTEP_ALGOS_POLICY_LOSS_H_
 #define LOCKSTEP_ALGOS_POLICY_LOSS_H_

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "learner/exact_sum.h"
+#include "learner/gradient_clip.h"
 #include "model/head.h"
 #include "model/packed_model.h"
 #include "runtime/base/check.h"
@@ -151,9 +152,7 @@ class LearnerOf final : public Learner {
       result.outcome = StepOutcome::kSkipped;
       return result;
     }
-    if (config_.max_grad_norm > 0 && result.grad_norm > config_.max_grad_norm) {
-      result.clip_scale = config_.max_grad_norm / result.grad_norm;
-    }
+    result.clip_scale = ClipCoefficient(result.grad_norm, config_.max_grad_norm);
     Update(lr, result.clip_scale);
     return result;
   }

@@ -1,8 +1,8 @@
 // Which items share a micro-batch. Pure functions of the lengths, so packs do not depend on ranks.
 //
 //   sequential  next-fit: one open pack; an item that does not fit closes it, a pack that is exactly full closes at
-//   once; order is kept binpack     first-fit decreasing: longest first (ties: earlier first), each into the first pack
-//   with room
+//               once; order is kept
+//   binpack     first-fit decreasing: longest first (ties: earlier first), each into the first pack with room
 // An item longer than the capacity becomes a pack of its own.
 #ifndef LOCKSTEP_LEARNER_PACKING_H_
 #define LOCKSTEP_LEARNER_PACKING_H_

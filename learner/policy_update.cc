@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "absl/strings/str_format.h"
 #include "runtime/base/check.h"
@@ -15,21 +16,44 @@ PolicyUpdate::PolicyUpdate(Learner& learner, const PolicyUpdateOptions& options,
   CHECK(options.loss.kl_coef == 0 || reference != nullptr);
 }
 
-void PolicyUpdate::ComputeAdvantages(std::vector<ScoredGroup>& groups) {
+absl::Status PolicyUpdate::ComputeAdvantages(std::vector<ScoredGroup>& groups) {
   algos::RewardBatch batch;
+  algos::AdvantageOptions options = options_.advantage;
+  std::set<std::string> part_names;
   for (size_t g = 0; g < groups.size(); ++g) {
     for (const ScoredSample& sample : groups[g].samples) {
       batch.rewards.push_back(sample.reward);
       batch.groups.push_back(static_cast<int32_t>(g));
       batch.valid.push_back(sample.valid);
       batch.token_counts.push_back(sample.tree.num_sampled_tokens());
+      for (const auto& [name, value] : sample.parts) part_names.insert(name);
     }
   }
-  const std::vector<double> advantages = algos::ComputeAdvantages(batch, options_.advantage);
+  if (options.estimator == algos::AdvantageEstimator::kGdpo) {
+    if (part_names.empty()) {
+      return absl::InvalidArgumentError(
+          "algorithm.advantage gdpo normalises each named reward on its own, and the reward names none: answer with "
+          "\"rewards\": {\"name\": number}, or choose another advantage");
+    }
+    options.part_weights.clear();
+    for (const std::string& name : part_names) {
+      const auto weight = options_.part_weights.find(name);
+      options.part_weights.push_back(weight == options_.part_weights.end() ? 1.0 : weight->second);
+      std::vector<double>& values = batch.parts.emplace_back();
+      for (const ScoredGroup& group : groups) {
+        for (const ScoredSample& sample : group.samples) {
+          const auto part = sample.parts.find(name);
+          values.push_back(part == sample.parts.end() ? 0.0 : part->second);
+        }
+      }
+    }
+  }
+  const std::vector<double> advantages = algos::ComputeAdvantages(batch, options);
   size_t next = 0;
   for (ScoredGroup& group : groups) {
     for (ScoredSample& sample : group.samples) sample.advantage = advantages[next++];
   }
+  return absl::OkStatus();
 }
 
 void PolicyUpdate::Append(const ScoredGroup& group, absl::Span<const ScoredSample* const> samples,
@@ -111,12 +135,12 @@ absl::Status PolicyUpdate::Check(const MicroBatch& batch, absl::Span<const float
   return absl::OkStatus();
 }
 
-absl::Status PolicyUpdate::OptimizerStep(std::vector<MicroBatch>& batches, int64_t version, double lr,
-                                         UpdateMetrics& metrics) {
+absl::Status PolicyUpdate::OptimizerStep(std::vector<MicroBatch>& batches, int64_t num_samples, int64_t version,
+                                         double lr, UpdateMetrics& metrics) {
   algos::LossNormalizer normalizer;
+  normalizer.num_rows = num_samples;
   for (const MicroBatch& batch : batches) {
     normalizer.num_tokens += static_cast<int64_t>(batch.forest.loss_rows.size());
-    normalizer.num_rows += static_cast<int64_t>(batch.sample_names.size());
     normalizer.num_rows_with_tokens += static_cast<int64_t>(batch.sample_names.size());  // Cut leaves empty ones out
   }
   if (batches.empty()) return absl::OkStatus();
@@ -163,15 +187,18 @@ absl::Status PolicyUpdate::OptimizerStep(std::vector<MicroBatch>& batches, int64
 }
 
 absl::StatusOr<UpdateMetrics> PolicyUpdate::Run(std::vector<ScoredGroup>& groups, int64_t version,
-                                                const uint8_t* packed, double lr,
+                                                const uint8_t* packed, const std::function<double(int)>& learning_rate,
                                                 const std::function<absl::Status()>& renew_weights) {
-  ComputeAdvantages(groups);
+  RETURN_IF_ERROR(ComputeAdvantages(groups));
   UpdateMetrics metrics;
   std::vector<std::vector<MicroBatch>> mini_batches;
+  std::vector<int64_t> num_samples;
   for (int m = 0; m < options_.mini_batches; ++m) {
     const size_t begin = groups.size() * m / options_.mini_batches,
                  end = groups.size() * (m + 1) / options_.mini_batches;
     mini_batches.push_back(Cut(groups, begin, end));
+    num_samples.push_back(0);
+    for (size_t g = begin; g < end; ++g) num_samples.back() += static_cast<int64_t>(groups[g].samples.size());
   }
   for (size_t m = 0; m < mini_batches.size(); ++m) {
     for (MicroBatch& batch : mini_batches[m]) {
@@ -188,7 +215,8 @@ absl::StatusOr<UpdateMetrics> PolicyUpdate::Run(std::vector<ScoredGroup>& groups
   }
   for (size_t m = 0; m < mini_batches.size(); ++m) {
     if (m > 0) RETURN_IF_ERROR(renew_weights());
-    RETURN_IF_ERROR(OptimizerStep(mini_batches[m], version, lr, metrics));
+    RETURN_IF_ERROR(
+        OptimizerStep(mini_batches[m], num_samples[m], version, learning_rate(static_cast<int>(m)), metrics));
   }
   return metrics;
 }

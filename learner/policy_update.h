@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,9 @@ struct ScoredSample {
   TokenTree tree;
   int32_t sample_id = 0;
   double reward = 0;
-  bool valid = true;     // an invalid sample is left out of the group's baseline and is not trained
-  double advantage = 0;  // filled by the update
+  std::map<std::string, double> parts;  // named components; gdpo normalises each on its own
+  bool valid = true;                    // an invalid sample is left out of the group's baseline and is not trained
+  double advantage = 0;                 // filled by the update
 };
 
 struct ScoredGroup {
@@ -39,7 +41,8 @@ struct ScoredGroup {
 enum class BitCheck : uint8_t { kError, kWarn, kOff };
 
 struct PolicyUpdateOptions {
-  algos::AdvantageOptions advantage;
+  algos::AdvantageOptions advantage;           // part_weights is filled from the next field
+  std::map<std::string, double> part_weights;  // gdpo: weight of each named reward part; 1 where it is not named
   algos::PolicyLossOptions loss;
   // Optimizer steps of one step; groups are dealt out in order, as evenly as they go.
   int mini_batches = 1;
@@ -69,7 +72,8 @@ class PolicyUpdate {
   // `version`: of the learner's current weights, whose packed form is `packed`. `publish` is called after each
   // optimizer step but the last: it packs the new weights and hands them to the learner. DataLoss: the bit check failed
   // (step, prompt, sample, position and both values are named) and nothing was applied.
-  absl::StatusOr<UpdateMetrics> Run(std::vector<ScoredGroup>& groups, int64_t version, const uint8_t* packed, double lr,
+  absl::StatusOr<UpdateMetrics> Run(std::vector<ScoredGroup>& groups, int64_t version, const uint8_t* packed,
+                                    const std::function<double(int mini_batch)>& learning_rate,
                                     const std::function<absl::Status()>& renew_weights);
 
  private:
@@ -80,12 +84,14 @@ class PolicyUpdate {
     std::vector<float> old_logprobs, ref_logprobs;
     std::vector<std::string> sample_names;  // "prompt 3 sample 1", for messages
   };
-  void ComputeAdvantages(std::vector<ScoredGroup>& groups);
+  absl::Status ComputeAdvantages(std::vector<ScoredGroup>& groups);
   std::vector<MicroBatch> Cut(const std::vector<ScoredGroup>& groups, size_t begin, size_t end) const;
   void Append(const ScoredGroup& group, absl::Span<const ScoredSample* const> samples, MicroBatch& batch) const;
   absl::Status Check(const MicroBatch& batch, absl::Span<const float> logprobs, int64_t version,
                      UpdateMetrics& metrics) const;
-  absl::Status OptimizerStep(std::vector<MicroBatch>& batches, int64_t version, double lr, UpdateMetrics& metrics);
+  // num_samples: of the mini-batch, those without a token to train included.
+  absl::Status OptimizerStep(std::vector<MicroBatch>& batches, int64_t num_samples, int64_t version, double lr,
+                             UpdateMetrics& metrics);
 
   Learner& learner_;
   const PolicyUpdateOptions options_;

@@ -67,6 +67,43 @@ std::function<absl::Status()> DeclareMakeData(CLI::App& app) {
   return [args] { return MakeDataCommand(*args, std::cout); };
 }
 
+std::function<absl::Status()> DeclareSample(CLI::App& app) {
+  auto args = std::make_shared<SampleArgs>();
+  AddModel(app, args->model);
+  app.add_option("--max-batch", args->max_batch, "Completions decoded together at most")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--max-context", args->max_context_tokens,
+                 "Prompt and completion together; 0: the model's, at most 4096")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  return [args] { return SampleCommand(*args, std::cin, std::cout); };
+}
+
+std::function<absl::Status()> DeclareTokenize(CLI::App& app) {
+  auto path = std::make_shared<std::string>();
+  app.add_option("--tokenizer", *path, "Model folder, tokenizer.json or GGUF file")->required()->type_name("T");
+  return [path] { return TokenizeCommand(*path, std::cin, std::cout); };
+}
+
+std::function<absl::Status()> DeclareRender(CLI::App& app) {
+  auto args = std::make_shared<RenderArgs>();
+  app.add_option("--tokenizer", args->tokenizer, "Model folder, tokenizer.json or GGUF file")->type_name("T");
+  app.add_option("--template", args->template_file, "Jinja file; wins over the tokenizer's template")
+      ->type_name("FILE");
+  return [args] { return RenderCommand(*args, std::cin, std::cout); };
+}
+
+std::function<absl::Status()> DeclareExport(CLI::App& app) {
+  auto args = std::make_shared<ExportArgs>();
+  app.add_option("--model", args->model, "Hugging Face model folder or GGUF file")->required()->type_name("M");
+  app.add_option("--out", args->out, "Folder to write, created if missing")->required()->type_name("DIR");
+  app.add_option("--dtype", args->dtype, "Type of the weights: f32 is exact, bf16 half the size")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  return [args] { return ExportCommand(*args, std::cout); };
+}
+
 std::function<absl::Status()> DeclarePlan(CLI::App& app) {
   auto args = std::make_shared<ConfigArgs>();
   auto num_ranks = std::make_shared<int>(1);
@@ -90,6 +127,26 @@ constexpr Command kCommands[] = {
     {"make-data", "Write data for the built-in tasks, as JSON lines",
      "Example:\n  lockstep make-data arithmetic --rows 400 --seed 1 --split train > data/train.jsonl\n",
      DeclareMakeData},
+    {"sample", "Completions of prompts, as JSON lines",
+     "Each line {\"messages\": [...]} or {\"ids\": [...]}, with \"seed\", \"temperature\", \"top_k\", \"top_p\", "
+     "\"max_tokens\",\n"
+     "\"min_tokens\", \"stop\" and \"n\" if wanted, is answered by n lines {\"ids\", \"logprobs\", \"text\", "
+     "\"finish_reason\"}.\n"
+     "Example:\n"
+     "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"temperature\": 0}' | lockstep sample "
+     "--model models/M\n",
+     DeclareSample},
+    {"tokenize", "Text to token ids and back, as JSON lines",
+     "{\"text\", \"add_special_tokens\"} is answered by {\"ids\"}, {\"ids\", \"skip_special_tokens\"} by {\"text\"}.\n"
+     "Example:\n  echo '{\"text\": \"Hello\"}' | lockstep tokenize --tokenizer models/M\n",
+     DeclareTokenize},
+    {"render", "Messages through a chat template, as JSON lines",
+     "{\"messages\", \"tools\", \"add_generation_prompt\", \"kwargs\"} is answered by {\"rendered\"}.\n"
+     "Example:\n"
+     "  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}' | lockstep render --tokenizer models/M\n",
+     DeclareRender},
+    {"export", "Write a model as a Hugging Face folder, tokenizer included",
+     "Example:\n  lockstep export --model models/M.gguf --out exported --dtype bf16\n", DeclareExport},
     {"score", "Log-probs of token ids, as JSON lines",
      "Each line {\"ids\": [...]} is answered by {\"logprobs\": [...]}: one value for each id but the first. A bad line "
      "is\n"

@@ -104,7 +104,7 @@ algos::AdvantageOptions AdvantageOptionsOf(const AlgorithmOptions& options) {
   return advantage;
 }
 
-algos::PolicyLossOptions LossOptionsOf(const AlgorithmOptions& options) {
+algos::PolicyLossOptions LossOptionsOf(const AlgorithmOptions& options, int64_t max_tokens) {
   algos::PolicyLossOptions loss;
   switch (options.loss) {
     case Loss::kPpoClip:
@@ -124,7 +124,7 @@ algos::PolicyLossOptions LossOptionsOf(const AlgorithmOptions& options) {
   loss.clip_high = options.clip_ratio_high;
   loss.dual_clip = options.clip_ratio_c;
   loss.aggregation = static_cast<algos::Aggregation>(options.aggregation);  // the same list in both
-  loss.norm_length = options.norm_length_tokens > 0 ? static_cast<double>(options.norm_length_tokens) : 1;
+  loss.norm_length = static_cast<double>(options.norm_length_tokens > 0 ? options.norm_length_tokens : max_tokens);
   loss.kl_coef = options.kl_loss_coef;
   loss.kl_estimator = static_cast<algos::KlEstimator>(options.kl_estimator);
   loss.kl_gradient = static_cast<algos::KlGradient>(options.kl_gradient);
@@ -206,7 +206,8 @@ class Trainer {
     config.max_grad_norm = options_.learner.max_grad_norm;
     ASSIGN_OR_RETURN(learner_, learner::Learner::Make(std::move(parts_.model), config, *parts_.pool));
     update_options_.advantage = AdvantageOptionsOf(options_.algorithm);
-    update_options_.loss = LossOptionsOf(options_.algorithm);
+    update_options_.loss = LossOptionsOf(options_.algorithm, sampling_.max_tokens);
+    update_options_.part_weights = options_.reward.weights;
     update_options_.mini_batches = options_.learner.mini_batches;
     update_options_.micro_batch_tokens = options_.learner.micro_batch_tokens;
     update_options_.packing = options_.learner.packing == Packing::kBinpack ? learner::PackingStrategy::kBinpack
@@ -363,6 +364,7 @@ class Trainer {
       learner::ScoredSample& sample = group.samples.emplace_back();
       sample.sample_id = results[i].run.sample_id;
       sample.reward = rewards[i].reward;
+      sample.parts = rewards[i].parts;
       sample.valid = rewards[i].error.empty();
       completion_tokens += static_cast<int64_t>(results[i].run.tokens.size());
       stopped += results[i].run.finish_reason == FinishReason::kStop;
@@ -374,11 +376,13 @@ class Trainer {
       reward_squares += sample.reward * sample.reward;
     }
     const int64_t valid = static_cast<int64_t>(results.size()) - invalid;
-    const double lr = learner::LearningRate(ScheduleOf(options_), step_ * options_.learner.mini_batches);
+    const auto learning_rate = [&](int mini_batch) {
+      return learner::LearningRate(ScheduleOf(options_), step_ * options_.learner.mini_batches + mini_batch);
+    };
     const Clock::time_point train_start = Clock::now();
     const int64_t sampled_version = version_.number;
-    ASSIGN_OR_RETURN(const learner::UpdateMetrics update,
-                     update_->Run(groups, sampled_version, packed_, lr, [this] { return RenewPrivately(); }));
+    ASSIGN_OR_RETURN(const learner::UpdateMetrics update, update_->Run(groups, sampled_version, packed_, learning_rate,
+                                                                       [this] { return RenewPrivately(); }));
     const double train_s = SecondsSince(train_start);
     const Clock::time_point publish_start = Clock::now();
     RETURN_IF_ERROR(PublishWeights());
@@ -402,7 +406,7 @@ class Trainer {
     metrics.Add("policy/approx_kl", update.loss.approx_kl_sum / count);
     metrics.Add("policy/kl_ref", update.loss.kl_ref_sum / count);
     metrics.Add("optimizer/grad_norm", update.grad_norm);
-    metrics.Add("optimizer/lr", lr);
+    metrics.Add("optimizer/lr", learning_rate(0));
     metrics.Add("optimizer/skipped", update.skipped_optimizer_steps);
     metrics.Add("check/tokens", static_cast<double>(update.checked_tokens));
     metrics.Add("check/differing", static_cast<double>(update.differing_tokens));

@@ -3,6 +3,7 @@
 "good"           the row's "value" as reward
 "echo"           the request it got, as the reason of an error
 "pid"            its process id as reward; "leave": the same, and ends
+"meet N"         its process id, once N processes are at it
 "... once X"     what the part before says, but good from the second time on that any process sees X
 The others are in act().
 """
@@ -17,6 +18,13 @@ folder = pathlib.Path(sys.argv[1])
 
 def answer(**fields):
     print(json.dumps(fields), flush=True)
+
+
+def meet(count):
+    """Returns once so many processes are here at the same time; one after the other they would never."""
+    (folder / f"here-{os.getpid()}").touch()
+    while len(list(folder.glob("here-*"))) < count:
+        time.sleep(0.01)
 
 
 def act(request):
@@ -60,9 +68,9 @@ def act(request):
         answer(id=request["id"], error=json.dumps(request))
     elif todo == "pid":
         answer(id=request["id"], reward=os.getpid())
-    elif todo == "slow":
-        time.sleep(0.2)
-        answer(id=request["id"], reward=1)
+    elif todo.startswith("meet"):
+        meet(int(todo.split()[1]))
+        answer(id=request["id"], reward=os.getpid())
     else:
         answer(id=request["id"], reward=request["value"])
 
