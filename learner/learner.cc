@@ -118,11 +118,11 @@ class LearnerOf final : public Learner {
                       [&](int64_t block, int) { std::fill(sums + Begin(block), sums + End(block), int64_t{0}); });
   }
 
-  std::vector<float> AddGradient(const FlatForest& forest, LossFunction loss) override {
+  void AddGradient(const FlatForest& forest, LossFunction loss) override {
     CHECK(packed_ != nullptr);
     const int64_t num_rows = static_cast<int64_t>(forest.loss_rows.size());
     std::vector<float> logprobs(num_rows), entropies(num_rows), d_logprobs(num_rows, 0.0f);
-    if (num_rows == 0) return logprobs;
+    if (num_rows == 0) return;
     CHECK_LE(num_rows, kMaxLossRows);
     const OwnedMatrix<T> hidden = HiddenRows(*packed_, forest, /*keep_activations=*/true);
     const std::vector<HeadTarget> targets = TargetsOf(forest);
@@ -132,7 +132,6 @@ class LearnerOf final : public Learner {
     head_.Backward(*packed_, transposed_, hidden.view(), targets, d_logprobs, {}, d_hidden.view(), parameters_.layout(),
                    sums_);
     pass_.Backward(*packed_, transposed_, RowsOf(forest), d_hidden.view(), parameters_.layout(), sums_);
-    return logprobs;
   }
 
   StepResult FinishStep(double lr) override {
@@ -158,13 +157,6 @@ class LearnerOf final : public Learner {
   }
 
   int quantum_log2() const override { return quantum_log2_; }
-  int64_t optimizer_steps() const override { return optimizer_steps_; }
-
-  std::vector<float> GradientForTest() const override {
-    std::vector<float> gradient(parameters_.size());
-    ExactToFloat(sums_.data(), parameters_.size(), quantum_log2_, gradient.data());
-    return gradient;
-  }
 
  private:
   int64_t NumBlocks() const { return (parameters_.size() + kNormBlock - 1) / kNormBlock; }

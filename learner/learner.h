@@ -82,14 +82,10 @@ class Learner {
                         absl::Span<float> entropies) = 0;
 
   virtual void BeginStep(int64_t num_micro_batches) = 0;
-  // Returns the log-probs of the loss rows.
-  virtual std::vector<float> AddGradient(const FlatForest& forest, LossFunction loss) = 0;
+  virtual void AddGradient(const FlatForest& forest, LossFunction loss) = 0;
   virtual StepResult FinishStep(double lr) = 0;
 
   virtual int quantum_log2() const = 0;
-  virtual int64_t optimizer_steps() const = 0;
-  // The sum of the micro-batches of the step in hand, as float32; for tests.
-  virtual std::vector<float> GradientForTest() const = 0;
 };
 
 }  // namespace lockstep::learner

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "model/kernels/elementwise.h"
 #include "runtime/base/check.h"
 
 namespace lockstep::model {
@@ -45,15 +46,8 @@ T* At(uint8_t* memory, int64_t offset) {
 // Rows of a table, converted; the team shares them.
 template <typename T>
 void ConvertTable(Team& team, const float* from, int64_t rows, int64_t cols, T* to) {
-  const int64_t begin = rows * team.rank() / team.size() * cols;
-  const int64_t end = rows * (team.rank() + 1) / team.size() * cols;
-  for (int64_t i = begin; i < end; ++i) {
-    if constexpr (std::is_same_v<T, float>) {
-      to[i] = from[i];
-    } else {
-      to[i] = ToBf16(from[i]);
-    }
-  }
+  const int64_t begin = rows * team.rank() / team.size(), end = rows * (team.rank() + 1) / team.size();
+  ConvertRows<T>(Matrix<const float>(from, rows, cols).Rows(begin, end), Matrix<T>(to, rows, cols).Rows(begin, end));
 }
 
 // The stacked weight rows of each product of a layer.

@@ -1,6 +1,7 @@
 #include "model/transformer.h"
 
 #include "model/kernels/elementwise.h"
+#include "model/kernels/embedding.h"
 #include "runtime/base/check.h"
 
 namespace lockstep::model {
@@ -39,11 +40,8 @@ Transformer<T>::Transformer(const ModelConfig& config, int64_t num_positions)
 template <typename T>
 void Transformer<T>::Embed(Team& team, const PackedModel<T>& model, const int32_t* token_ids, Matrix<float> x) const {
   const RowShare mine(team, x.rows);
-  for (int64_t r = mine.begin; r < mine.end; ++r) {
-    const T* from = model.embedding.row(token_ids[r]);
-    float* to = x.row(r);
-    for (int64_t i = 0; i < size_.hidden; ++i) to[i] = ToFloat(from[i]);
-  }
+  EmbeddingForward<T>(model.embedding, absl::MakeConstSpan(token_ids + mine.begin, mine.end - mine.begin),
+                      x.Rows(mine.begin, mine.end));
 }
 
 template <typename T>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -235,21 +236,17 @@ class EngineOf final : public Engine {
   bool ShareBlocks(const Sequence& from, Sequence& to) {
     const int64_t full = from.num_computed / kBlockPositions;
     const int64_t rest = from.num_computed % kBlockPositions;
+    std::optional<int32_t> own;  // the last block, where it is partly filled: each sample goes on writing there
     if (rest > 0) {
-      const std::optional<int32_t> own = blocks_.Allocate();
+      own = blocks_.Allocate();
       if (!own.has_value()) return false;
       cache_.CopyBlock(from.blocks[full], *own, rest);
-      for (int64_t i = 0; i < full; ++i) {
-        blocks_.AddReference(from.blocks[i]);
-        AppendBlock(to, from.blocks[i]);
-      }
-      AppendBlock(to, *own);
-    } else {
-      for (int64_t i = 0; i < full; ++i) {
-        blocks_.AddReference(from.blocks[i]);
-        AppendBlock(to, from.blocks[i]);
-      }
     }
+    for (int64_t i = 0; i < full; ++i) {
+      blocks_.AddReference(from.blocks[i]);
+      AppendBlock(to, from.blocks[i]);
+    }
+    if (own.has_value()) AppendBlock(to, *own);
     to.num_computed = from.num_computed;
     return true;
   }

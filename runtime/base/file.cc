@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "runtime/base/durable_file.h"
 #include "runtime/base/status.h"
 
 namespace lockstep {
@@ -29,22 +29,6 @@ class FileDescriptor {
   int fd_;
 };
 
-absl::Status WriteAll(int fd, const std::string& contents, const std::string& path) {
-  size_t done = 0;
-  while (done < contents.size()) {
-    const ssize_t n = write(fd, contents.data() + done, contents.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoStatus(errno, "cannot write " + path);
-    done += static_cast<size_t>(n);
-  }
-  return absl::OkStatus();
-}
-
-std::string ParentOf(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
@@ -62,23 +46,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 }
 
 absl::Status WriteFileDurably(const std::string& path, const std::string& contents) {
-  const std::string temporary = absl::StrCat(path, ".tmp.", getpid());
-  absl::Status status = [&]() -> absl::Status {
-    const FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-    if (file.get() < 0) return ErrnoStatus(errno, "cannot create " + temporary);
-    RETURN_IF_ERROR(WriteAll(file.get(), contents, temporary));
-    if (fsync(file.get()) != 0) return ErrnoStatus(errno, "cannot flush " + temporary);
-    return absl::OkStatus();
-  }();
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0)
-    status = ErrnoStatus(errno, "cannot rename to " + path);
-  if (!status.ok()) {
-    unlink(temporary.c_str());
-    return status;
-  }
-  const FileDescriptor parent(open(ParentOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (parent.get() < 0 || fsync(parent.get()) != 0) return ErrnoStatus(errno, "cannot flush the folder of " + path);
-  return absl::OkStatus();
+  DurableFile file(path);
+  RETURN_IF_ERROR(file.Open());
+  RETURN_IF_ERROR(file.Append(contents.data(), contents.size()));
+  return file.Commit();
 }
 
 absl::Status MakeDirs(const std::string& path) {

@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
+#include "runtime/base/durable_file.h"
 #include "runtime/base/status.h"
-#include "runtime/formats/durable_file.h"
 
 namespace lockstep::formats {
 namespace {

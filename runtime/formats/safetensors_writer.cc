@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/durable_file.h"
 #include "runtime/base/status.h"
-#include "runtime/formats/durable_file.h"
 #include "runtime/formats/safetensors.h"
 
 namespace lockstep::formats {

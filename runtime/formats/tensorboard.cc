@@ -9,9 +9,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/durable_file.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/formats/durable_file.h"
 
 namespace lockstep::formats {
 namespace {

@@ -7,12 +7,13 @@
 #include "model/packed_model.h"
 #include "model/parameters.h"
 #include "model/training_pass.h"
+#include "rollout/engine.h"
+#include "rollout/kv_cache.h"
 #include "runtime/base/status.h"
 
 namespace lockstep::job {
 namespace {
 
-constexpr int64_t kBlockPositions = 64;
 constexpr int64_t kAssumedPromptTokens = 256;
 constexpr int64_t kPublishedSlots = 2;  // one is read while the other is written
 
@@ -47,10 +48,9 @@ int64_t ActivationBytes(const RunOptions& options, const model::ModelConfig& con
 }
 
 absl::Status PlanCache(const RunOptions& options, const model::ModelConfig& config, Footprint& result) {
-  const int64_t block_bytes =
-      kBlockPositions * 2 * config.kv_size() * config.num_layers * ElementBytes(options.model.dtype);
+  const int64_t block_bytes = rollout::Engine::KvBytesPerBlock(config, ComputeDType(options));
   const int64_t sample_tokens = result.prompt_tokens + result.completion_tokens;
-  const int64_t sample_blocks = (sample_tokens + kBlockPositions - 1) / kBlockPositions;
+  const int64_t sample_blocks = rollout::BlocksFor(sample_tokens);
   if (options.rollout.kv_blocks > 0) {
     result.kv_blocks = options.rollout.kv_blocks;
   } else if (options.rollout.kv_memory_mb > 0) {

@@ -336,4 +336,8 @@ std::string ToYaml(const RunOptions& options, bool with_comments) {
   return yaml;
 }
 
+DType ComputeDType(const RunOptions& options) {
+  return options.model.dtype == ComputeType::kF32 ? DType::kF32 : DType::kBf16;
+}
+
 }  // namespace lockstep::job

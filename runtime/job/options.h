@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "runtime/data/sampling_params.h"
+#include "runtime/device/tensor.h"
 #include "runtime/job/field_list.h"
 
 namespace lockstep::job {
@@ -261,6 +262,9 @@ struct RunOptions {
   // All sections, and what only several of them together can tell.
   absl::Status Validate() const;
 };
+
+// model.dtype as the kernels name it.
+DType ComputeDType(const RunOptions& options);
 
 // The one list. It points into `options`, which must outlive it.
 FieldList ListFields(RunOptions& options);

@@ -109,14 +109,12 @@ class Worker {
       refused.request_id = request.request_id;
       refused.ordinal = request.ordinal;
       refused.sample_idx = request.first_sample_idx;
-      refused.error = Message_(status);
+      refused.error = lockstep::Message(status);
       return dealer_->Send(refused, After(kSendDeadline));
     }
     requests_[request.request_id] = request.ordinal;
     return absl::OkStatus();
   }
-
-  static std::string Message_(const absl::Status& status) { return lockstep::Message(status); }
 
   absl::Status Answer(rollout::GenerationResult result) {
     GenerateResult answer;

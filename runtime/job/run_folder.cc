@@ -12,10 +12,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "runtime/base/durable_file.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
-#include "runtime/formats/durable_file.h"
 #include "runtime/formats/json_lines.h"
 #include "runtime/formats/tensorboard.h"
 
@@ -96,7 +96,7 @@ absl::Status RunFolder::WriteStatus(const Json& status) {
 absl::Status RunFolder::AppendLog(const std::string& line) {
   const std::string text =
       absl::StrCat("I ", absl::FormatTime("%Y-%m-%d %H:%M:%E3S", absl::Now(), absl::LocalTimeZone()), " ", line, "\n");
-  return formats::AppendRecord(files_->log, text.data(), text.size(), dir_ + "/log.txt");
+  return AppendRecord(files_->log, text.data(), text.size(), dir_ + "/log.txt");
 }
 
 std::string RunFolder::ExportDir(const std::string& name) const { return dir_ + "/exports/" + name; }

@@ -15,6 +15,7 @@
 #include "learner/schedule.h"
 #include "model/export.h"
 #include "model/kernel_signature.h"
+#include "rollout/kv_cache.h"
 #include "rollout/rewards/reward.h"
 #include "runtime/base/check.h"
 #include "runtime/base/hash.h"
@@ -22,6 +23,7 @@
 #include "runtime/base/status.h"
 #include "runtime/job/run_folder.h"
 #include "runtime/job/stop_signal.h"
+#include "runtime/job/trajectory_log.h"
 #include "runtime/source/prompt_source.h"
 
 namespace lockstep::job {
@@ -29,28 +31,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-class TextStopWatcher final : public rollout::StopWatcher {
- public:
-  TextStopWatcher(const text::Tokenizer& tokenizer, const std::vector<std::string>& stop)
-      : decoder_(tokenizer), stop_(stop) {
-    for (const std::string& text : stop) longest_ = std::max(longest_, text.size());
-  }
-  bool Add(int32_t token_id) override {
-    // A stop text may begin in what came before, but not further back than its own length.
-    const std::string fresh = decoder_.Add(token_id);
-    const size_t from = text_.size() > longest_ ? text_.size() - longest_ : 0;
-    text_ += fresh;
-    return std::any_of(stop_.begin(), stop_.end(),
-                       [&](const std::string& stop) { return text_.find(stop, from) != std::string::npos; });
-  }
-
- private:
-  text::StreamDecoder decoder_;
-  const std::vector<std::string> stop_;
-  size_t longest_ = 0;
-  std::string text_;
-};
 
 // A prompt with what it becomes.
 struct EncodedPrompt {
@@ -187,12 +167,7 @@ class Trainer {
       }
     }
     sampling_ = options_.rollout.sampling;
-    if (sampling_.stop_ids.empty()) {
-      for (int64_t id : parts_.model.config.eos_token_ids) sampling_.stop_ids.push_back(static_cast<int32_t>(id));
-      if (sampling_.stop_ids.empty() && parts_.text.tokenizer->eos_id().has_value()) {
-        sampling_.stop_ids.push_back(*parts_.text.tokenizer->eos_id());
-      }
-    }
+    if (sampling_.stop_ids.empty()) sampling_.stop_ids = DefaultStopIds(*parts_.text.tokenizer, parts_.model.config);
     ASSIGN_OR_RETURN(reward_, rollout::MakeReward(RewardOptionsOf(options_.reward)));
     ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.run.dir, ToYaml(options_, /*with_comments=*/false)));
 
@@ -236,18 +211,14 @@ class Trainer {
 
   absl::StatusOr<EncodedPrompt> Encode(Prompt prompt) const {
     ASSIGN_OR_RETURN(const Json row, ParseJson(prompt.row_json));
-    std::string text;
+    absl::StatusOr<std::vector<int32_t>> ids;
     if (row.contains("prompt")) {
-      text = row["prompt"].get<std::string>();
-    } else if (parts_.text.chat_template == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(prompt.location, ": the model has no chat template: give \"prompt\" texts"));
+      ids = parts_.text.tokenizer->Encode(row["prompt"].get<std::string>(), false);
     } else {
-      absl::StatusOr<std::string> rendered = parts_.text.chat_template->Render(row["messages"], Json(), true, Json());
-      if (!rendered.ok()) return AddContext(rendered.status(), prompt.location);
-      text = *std::move(rendered);
+      ids = parts_.text.PromptIds(row["messages"]);
+      if (!ids.ok()) return AddContext(ids.status(), prompt.location);
     }
-    EncodedPrompt encoded{std::move(prompt), parts_.text.tokenizer->Encode(text, false)};
+    EncodedPrompt encoded{std::move(prompt), *std::move(ids)};
     if (encoded.ids.empty())
       return absl::InvalidArgumentError(absl::StrCat(encoded.prompt.location, ": the prompt is empty"));
     return encoded;
@@ -332,8 +303,6 @@ class Trainer {
       ASSIGN_OR_RETURN(EncodedPrompt prompt, Encode(train_->At(next_ordinal_++)));
       if (static_cast<int64_t>(prompt.ids.size()) <= max_prompt_tokens_) {
         prompts.push_back(std::move(prompt));
-      } else if (options_.data.too_long == TooLong::kError) {
-        return TooLongError(prompt);
       } else if (++dropped > train_->num_rows()) {
         return absl::InvalidArgumentError("every prompt of the data is longer than data.max_prompt_tokens");
       }
@@ -452,26 +421,13 @@ class Trainer {
     size_t next = 0;
     for (size_t g = 0; g < groups.size(); ++g) {
       for (const learner::ScoredSample& sample : groups[g].samples) {
-        Json ids = Json::array(), logprobs = Json::array(), versions = Json::array();
-        const TokenTree::Node& node = sample.tree.nodes().back();
-        for (const SampledToken& token : node.sampled) {
-          ids.push_back(token.id);
-          logprobs.push_back(token.logprob_valid ? Json(token.rollout_logprob) : Json());
-          versions.push_back(token.weight_version);
-        }
-        samples.push_back({{"ordinal", groups[g].ordinal},
-                           {"sample", sample.sample_id},
-                           {"prompt_ids", prompts[g].ids},
-                           {"completion_ids", ids},
-                           {"rollout_logprobs", logprobs},
-                           {"weight_versions", versions},
-                           {"text", texts[next]},
-                           {"finish_reason", FinishReasonName(node.finish_reason)},
-                           {"reward", sample.reward},
-                           {"parts", Json(rewards[next].parts)},
-                           {"valid", sample.valid},
-                           {"invalid_reason", rewards[next].error},
-                           {"advantage", sample.advantage}});
+        samples.push_back(ToJson(Trajectory{.ordinal = groups[g].ordinal,
+                                            .sample_id = sample.sample_id,
+                                            .tree = &sample.tree,
+                                            .prompt_text = parts_.text.tokenizer->Decode(prompts[g].ids, false),
+                                            .text = texts[next],
+                                            .reward = &rewards[next],
+                                            .advantage = sample.advantage}));
         ++next;
       }
     }
@@ -547,26 +503,6 @@ class Trainer {
 
 }  // namespace
 
-absl::StatusOr<TextModel> LoadTextModel(const std::string& path) {
-  TextModel text;
-  ASSIGN_OR_RETURN(text.tokenizer, text::Tokenizer::Load(path));
-  const std::string& source = text.tokenizer->chat_template_source();
-  if (!source.empty()) {
-    ASSIGN_OR_RETURN(text.chat_template,
-                     text::ChatTemplate::Compile(source, {text.tokenizer->bos_token(), text.tokenizer->eos_token()}));
-  }
-  return text;
-}
-
-rollout::StopWatcherFactory StopWatchers(const text::Tokenizer& tokenizer) {
-  return
-      [&tokenizer](const std::vector<std::string>& stop) { return std::make_unique<TextStopWatcher>(tokenizer, stop); };
-}
-
-DType ComputeDType(const RunOptions& options) {
-  return options.model.dtype == ComputeType::kF32 ? DType::kF32 : DType::kBf16;
-}
-
 rollout::EngineOptions EngineOptionsOf(const RunOptions& options, const model::ModelConfig& config) {
   rollout::EngineOptions engine;
   engine.max_batch = options.rollout.max_batch;
@@ -576,7 +512,7 @@ rollout::EngineOptions EngineOptionsOf(const RunOptions& options, const model::M
     context = std::min<int64_t>(context, options.data.max_prompt_tokens + options.rollout.sampling.max_tokens);
   }
   engine.max_context = static_cast<int32_t>(std::min<int64_t>(context, 4096));
-  const int64_t per_sequence = (engine.max_context + 63) / 64;
+  const int64_t per_sequence = rollout::BlocksFor(engine.max_context);
   int64_t blocks = options.rollout.kv_blocks;
   if (blocks == 0 && options.rollout.kv_memory_mb > 0) {
     blocks = (options.rollout.kv_memory_mb << 20) / rollout::Engine::KvBytesPerBlock(config, ComputeDType(options));

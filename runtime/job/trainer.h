@@ -11,23 +11,11 @@
 #include "runtime/base/thread_pool.h"
 #include "runtime/job/generator.h"
 #include "runtime/job/options.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "runtime/job/text_model.h"
 #include "transport/weight_channel.h"
 
 namespace lockstep::job {
 
-// Text side of a model.
-struct TextModel {
-  std::unique_ptr<text::Tokenizer> tokenizer;
-  std::unique_ptr<text::ChatTemplate> chat_template;  // nullptr if the model has none: only "prompt" rows then
-};
-absl::StatusOr<TextModel> LoadTextModel(const std::string& path);
-
-// Stop texts of a completion, watched in its decoded text.
-rollout::StopWatcherFactory StopWatchers(const text::Tokenizer& tokenizer);
-
-DType ComputeDType(const RunOptions& options);
 rollout::EngineOptions EngineOptionsOf(const RunOptions& options, const model::ModelConfig& config);
 
 struct TrainerParts {

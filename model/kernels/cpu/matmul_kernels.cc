@@ -8,13 +8,10 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "model/kernels/cpu/simd-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::model::internal::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-// At most 16 lanes: a panel is three vectors wide on AVX-512 and 3 x 2 or 3 x 4 narrower ones elsewhere.
-using Float = hn::CappedTag<float, 16>;
-using Vec = hn::Vec<Float>;
 
 // Rows of a register tile: three accumulators a row, so 24 of 32 registers with AVX-512 and 12 of 16 elsewhere.
 constexpr int kMaxTileRows = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
@@ -91,39 +88,11 @@ void PanelProduct(int64_t rows, int64_t depth, const float* a, int64_t a_row_str
 }
 
 void ConvertToFloat(const Bf16* from, int64_t count, float* to) {
-  const Float d;
-  const hn::Rebind<uint16_t, Float> du16;
-  const hn::RebindToUnsigned<Float> du32;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto bits = hn::LoadU(du16, reinterpret_cast<const uint16_t*>(from) + i);
-    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du32, bits))), d, to + i);
-  }
-  for (; i < count; ++i) to[i] = ToFloat(from[i]);
+  ForVectors(count, [&](int64_t i, int64_t n) HWY_ATTR { StoreUpTo(LoadUpTo(from + i, n), to + i, n); });
 }
 
 void ConvertToBf16(const float* from, int64_t count, Bf16* to) {
-  const Float d;
-  const hn::Rebind<uint16_t, Float> du16;
-  const hn::RebindToUnsigned<Float> du32;
-  const hn::RebindToSigned<Float> di32;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto one = hn::Set(du32, 1u);
-  const auto half = hn::Set(du32, 0x7fffu);
-  const auto quiet = hn::Set(du32, 0x40u);
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const Vec value = hn::LoadU(d, from + i);
-    const auto bits = hn::BitCast(du32, value);
-    const auto upper = hn::ShiftRight<16>(bits);
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(half, hn::And(upper, one))));
-    const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
-    const auto result = hn::IfThenElse(is_nan, hn::Or(upper, quiet), rounded);
-    // The values are below 2^16, so the saturating narrowing from signed keeps them.
-    hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di32, result)), du16, reinterpret_cast<uint16_t*>(to) + i);
-  }
-  for (; i < count; ++i) to[i] = ToBf16(from[i]);
+  ForVectors(count, [&](int64_t i, int64_t n) HWY_ATTR { StoreUpTo(LoadUpTo(from + i, n), to + i, n); });
 }
 
 const char* KernelTargetName() { return hwy::TargetName(HWY_TARGET); }

@@ -1,8 +1,5 @@
 // `train`: one process per rank. Learner and colocated ranks run the trainer; rollout ranks supervise a worker.
-#include <sys/resource.h>
-
 #include <memory>
-#include <ostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,11 +54,7 @@ absl::Status RunLearner(const RunPlan& plan, const transport::PrivateDir& dir,
   parts.options = plan.options;
   ASSIGN_OR_RETURN(parts.model, model::LoadModel(plan.options.model.path));
   ASSIGN_OR_RETURN(parts.text, LoadTextModel(plan.options.model.path));
-  if (parts.text.tokenizer->vocab_size() > parts.model.config.vocab_size) {
-    return absl::InvalidArgumentError(absl::StrCat("the tokenizer has ", parts.text.tokenizer->vocab_size(),
-                                                   " tokens and the model only ", parts.model.config.vocab_size,
-                                                   ": they do not belong together"));
-  }
+  RETURN_IF_ERROR(CheckVocabulary(*parts.text.tokenizer, parts.model.config));
   parts.pool = &pool;
   const DType dtype = ComputeDType(plan.options);
   const model::PackedLayout layout(parts.model.config, dtype);

@@ -1,4 +1,4 @@
-#include "runtime/formats/durable_file.h"
+#include "runtime/base/durable_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
 
-namespace lockstep::formats {
+namespace lockstep {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
@@ -95,4 +95,4 @@ absl::Status DurableFile::Commit() {
   return SyncFolderOf(path_);
 }
 
-}  // namespace lockstep::formats
+}  // namespace lockstep

@@ -3,15 +3,15 @@
 // removed.
 //
 // Small pieces are gathered into writes of 1 MB. Errors are those of the file system, with the path. One thread.
-#ifndef LOCKSTEP_RUNTIME_FORMATS_DURABLE_FILE_H_
-#define LOCKSTEP_RUNTIME_FORMATS_DURABLE_FILE_H_
+#ifndef LOCKSTEP_RUNTIME_BASE_DURABLE_FILE_H_
+#define LOCKSTEP_RUNTIME_BASE_DURABLE_FILE_H_
 
 #include <cstddef>
 #include <string>
 
 #include "absl/status/status.h"
 
-namespace lockstep::formats {
+namespace lockstep {
 
 // Writes all of it, going on after short writes and signals.
 absl::Status WriteFully(int fd, const void* data, size_t num_bytes, const std::string& path);
@@ -40,6 +40,6 @@ class DurableFile {
   std::string buffer_;
 };
 
-}  // namespace lockstep::formats
+}  // namespace lockstep
 
-#endif  // LOCKSTEP_RUNTIME_FORMATS_DURABLE_FILE_H_
+#endif  // LOCKSTEP_RUNTIME_BASE_DURABLE_FILE_H_
