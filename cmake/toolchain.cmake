@@ -12,6 +12,10 @@ endif()
 # its mood.
 add_compile_options(-Wall -Wextra -Werror -ffp-contract=off)
 
+# __FILE__ and debug information name files from the root of the repository: messages read the same everywhere, and a checkout in
+# another folder builds the same bytes.
+add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+
 set(LOCKSTEP_SANITIZER "" CACHE STRING "address (with undefined) or thread")
 if(LOCKSTEP_SANITIZER STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)

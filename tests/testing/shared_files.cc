@@ -9,10 +9,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Tests run in the build tree; the source root is known at compile time.
-const fs::path& SourceRoot() {
-  static const fs::path root = fs::path(__FILE__).parent_path().parent_path().parent_path();
-  return root;
-}
+fs::path SourceRoot() { return LOCKSTEP_SOURCE_ROOT; }
 
 }  // namespace
 
