@@ -60,7 +60,8 @@ absl::Status MakeDirs(const std::string& path) {
     if (so_far.empty() || mkdir(so_far.c_str(), 0700) == 0 || errno == EEXIST) continue;
     return ErrnoStatus(errno, "cannot create the folder " + so_far.string());
   }
-  if (!fs::is_directory(path)) return absl::InvalidArgumentError(path + " exists and is not a folder");
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return absl::InvalidArgumentError(path + " exists and is not a folder");
   return absl::OkStatus();
 }
 

@@ -110,7 +110,7 @@ ThreadPool::~ThreadPool() {
 
 int ThreadPool::num_threads() const { return state_->size; }
 
-void ThreadPool::Run(absl::FunctionRef<void(Team&)> work) {
+void ThreadPool::Run(absl::FunctionRef<void(Team&)> work) noexcept {
   if (state_->size == 1) {
     Team team = TeamOfOne();
     work(team);
@@ -127,7 +127,7 @@ void ThreadPool::Run(absl::FunctionRef<void(Team&)> work) {
   state_->barrier.Wait();
 }
 
-void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t, int)> body) {
+void ThreadPool::ParallelFor(int64_t count, absl::FunctionRef<void(int64_t, int)> body) noexcept {
   std::atomic<int64_t> next{0};
   Run([&](Team& team) {
     for (int64_t index = next.fetch_add(1, std::memory_order_relaxed); index < count;

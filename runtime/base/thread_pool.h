@@ -10,6 +10,8 @@
 //
 //   pool.ParallelFor(num_tiles, [&](int64_t tile, int thread) { ... });   // tiles are handed out dynamically
 //
+// An exception that leaves `work` or `body` ends the process: the other threads could never be told.
+//
 // Nested use: inside Run or ParallelFor a function that wants a Team may be given TeamOfOne(). Run is not reentrant and
 // one thread at a time may call it (the pool's owner).
 #ifndef LOCKSTEP_RUNTIME_BASE_THREAD_POOL_H_
@@ -55,10 +57,10 @@ class ThreadPool {
   int num_threads() const;
 
   // Runs `work` on every thread at the same time, on the caller as rank 0; returns when all are done.
-  void Run(absl::FunctionRef<void(Team&)> work);
+  void Run(absl::FunctionRef<void(Team&)> work) noexcept;
 
   // Calls body(index, thread) once for each index in [0, count); which thread takes which index is not defined.
-  void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t index, int thread)> body);
+  void ParallelFor(int64_t count, absl::FunctionRef<void(int64_t index, int thread)> body) noexcept;
 
  private:
   struct State;
