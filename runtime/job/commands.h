@@ -70,6 +70,10 @@ absl::Status ExportCommand(const ExportArgs& args, std::ostream& out);
 // Trains as the configuration says; every rank of a job calls it.
 absl::Status TrainCommand(const ConfigArgs& args);
 
+// Evaluates the model on data.eval as the configuration says: one JSON object in a line on `out`. Every rank of a job
+// calls it; the learner's writes.
+absl::Status EvalCommand(const ConfigArgs& args, std::ostream& out);
+
 // The child of a rollout rank (rollout_worker.h); not for people.
 absl::Status RolloutWorkerCommand(const std::vector<std::string>& arguments);
 

@@ -54,6 +54,12 @@ std::function<absl::Status()> DeclareTrain(CLI::App& app) {
   return [args] { return TrainCommand(*args); };
 }
 
+std::function<absl::Status()> DeclareEval(CLI::App& app) {
+  auto args = std::make_shared<ConfigArgs>();
+  AddConfig(app, *args, /*required=*/true);
+  return [args] { return EvalCommand(*args, std::cout); };
+}
+
 std::function<absl::Status()> DeclareMakeData(CLI::App& app) {
   auto args = std::make_shared<MakeDataArgs>();
   app.add_option("task", args->task, "arithmetic or json_object")
@@ -124,6 +130,17 @@ constexpr Command kCommands[] = {
      "  mpirun -np 2 lockstep train --config configs/arithmetic.yaml\n"
      "  scripts/launch -np 3 train --config configs/arithmetic.yaml\n",
      DeclareTrain},
+    {"eval", "Measure a model on data.eval: avg@n and pass@k, as JSON",
+     "Reads the file that `train` reads; model.path says which weights, for example a run's exports/final. Samples\n"
+     "eval.n times per prompt and scores with the file's reward. stdout gets one JSON object: \"avg\" (mean reward),\n"
+     "\"pass@1\" to \"pass@n\" (probability that at least one of k samples has a reward of 1 or more, unbiased),\n"
+     "\"num_prompts\", \"num_invalid\" and \"invalid_reasons\" (samples left out), \"mean_tokens\". The same weights "
+     "give\n"
+     "the numbers that `train` printed for them, on any number of ranks.\n"
+     "Examples:\n"
+     "  lockstep eval --config configs/arithmetic.yaml model.path=runs/arithmetic/exports/final\n"
+     "  scripts/launch -np 3 eval --config configs/arithmetic.yaml eval.n=16 | jq '.\"pass@8\"'\n",
+     DeclareEval},
     {"make-data", "Write data for the built-in tasks, as JSON lines",
      "Example:\n  lockstep make-data arithmetic --rows 400 --seed 1 --split train > data/train.jsonl\n",
      DeclareMakeData},

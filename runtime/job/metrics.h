@@ -3,7 +3,7 @@
 //
 //   reward/mean, reward/std, reward/invalid       completion/mean_tokens          policy/entropy, policy/approx_kl, ...
 //   optimizer/grad_norm, optimizer/lr             check/tokens (checked to the bit), check/differing
-//   seconds/generate, seconds/train, ...          speed/generated_tokens_per_s    eval/avg, eval/pass
+//   seconds/generate, seconds/train, ...          speed/generated_tokens_per_s    eval/avg, eval/pass@1, ...
 //   weight_hash                                                                   (a text)
 #ifndef LOCKSTEP_RUNTIME_JOB_METRICS_H_
 #define LOCKSTEP_RUNTIME_JOB_METRICS_H_
