@@ -20,14 +20,23 @@ namespace {
 constexpr size_t kRecentSteps = 16;
 constexpr int kUsualColumns = 80;
 
+// Under mpirun stderr is a pipe, also where its other end is a terminal: whoever started mpirun then says how wide it
+// is. 0: nobody said.
+int ForwardedColumns() {
+  const char* columns = std::getenv("LOCKSTEP_TERMINAL_COLUMNS");
+  return columns == nullptr ? 0 : std::max(0, std::atoi(columns));
+}
+
 bool StderrIsTerminal() {
   const char* term = std::getenv("TERM");
-  return isatty(STDERR_FILENO) == 1 && (term == nullptr || std::string_view(term) != "dumb");
+  if (term != nullptr && std::string_view(term) == "dumb") return false;
+  return isatty(STDERR_FILENO) == 1 || ForwardedColumns() > 0;
 }
 
 int StderrColumns() {
   winsize size = {};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualColumns;
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return ForwardedColumns() > 0 ? ForwardedColumns() : kUsualColumns;
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ struct ProgressOutput {
   std::function<void(const std::string&)> draw;  // bytes to the terminal
   std::function<void(const std::string&)> log;   // a plain line, without its end
 
-  // The terminal that stderr is, if it is one.
+  // The terminal that stderr is, if it is one, or that LOCKSTEP_TERMINAL_COLUMNS says is behind it (scripts/launch).
   static ProgressOutput Stderr(std::function<void(const std::string&)> log);
 };
 

@@ -20,6 +20,7 @@
 #include "runtime/base/status.h"
 #include "runtime/job/eval_report.h"
 #include "runtime/job/evaluator.h"
+#include "runtime/job/progress.h"
 #include "runtime/job/prompt_encoder.h"
 #include "runtime/job/run_folder.h"
 #include "runtime/job/scored_sampler.h"
@@ -123,9 +124,8 @@ class Trainer {
                                           {"weight_hash", HashToHex(version_.hash)},
                                           {"message", Message(status)}}));
     if (status.ok()) {
-      std::printf("finished after %ld steps: weight hash %s, %ld tokens checked to the bit\n", static_cast<long>(step_),
-                  HashToHex(version_.hash).c_str(), static_cast<long>(checked_tokens_));
-      std::fflush(stdout);
+      Say(absl::StrCat("finished after ", step_, " steps: weight hash ", HashToHex(version_.hash), ", ",
+                       checked_tokens_, " tokens checked to the bit"));
     }
     return status;
   }
@@ -148,6 +148,7 @@ class Trainer {
     }
     sampler_ = std::make_unique<ScoredSampler>(*parts_.generator, *reward_, *parts_.text.tokenizer, seed);
     ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.run.dir, ToYaml(options_, /*with_comments=*/false)));
+    OpenProgress();
 
     learner::LearnerConfig config;
     config.dtype = ComputeDType(options_);
@@ -173,6 +174,18 @@ class Trainer {
     }
     update_ = std::make_unique<learner::PolicyUpdate>(*learner_, update_options_, reference_.data());
     return absl::OkStatus();
+  }
+
+  // A terminal sees the line that is drawn over, log.txt the plain ones; elsewhere they are the log.
+  void OpenProgress() {
+    ProgressOutput output = ProgressOutput::Stderr(LogInfo);
+    if (output.terminal) {
+      output.log = [this](const std::string& line) {
+        const absl::Status status = folder_->AppendLog(line);
+        if (!status.ok()) LogWarning(Message(status));
+      };
+    }
+    progress_ = std::make_unique<Progress>(options_.run.steps, std::move(output));
   }
 
   // What no step could use is an error before the first one.
@@ -298,15 +311,14 @@ class Trainer {
       LogWarning(absl::StrCat(report.samples.num_invalid, " of ", report.samples.num_samples,
                               " samples are invalid and left out: ", report.samples.invalid_reason));
     }
-    total_seconds_ += report.step_seconds;
-    const double left =
-        total_seconds_ / static_cast<double>(report.step) * static_cast<double>(options_.run.steps - report.step);
-    LogInfo(absl::StrFormat(
-        "step %d/%d  reward %.3f  length %.1f  entropy %.3f  grad %.3f  %.0f tokens/s  %.1f s (sample %.1f, train "
-        "%.1f)  %.0f s left",
-        report.step, options_.run.steps, report.samples.reward_mean, report.samples.mean_tokens, report.entropy(),
-        report.update.grad_norm, report.tokens_per_second(), report.step_seconds, report.generate_seconds,
-        report.train_seconds, left));
+    progress_->Step({.step = report.step,
+                     .reward = report.samples.reward_mean,
+                     .mean_tokens = report.samples.mean_tokens,
+                     .tokens_per_s = report.tokens_per_second(),
+                     .step_seconds = report.step_seconds,
+                     .detail = absl::StrFormat("entropy %.3f  grad %.3f  %.1f s (sample %.1f, train %.1f)",
+                                               report.entropy(), report.update.grad_norm, report.step_seconds,
+                                               report.generate_seconds, report.train_seconds)});
     return absl::OkStatus();
   }
 
@@ -346,9 +358,15 @@ class Trainer {
     metrics.Add("seconds/eval", SecondsSince(start));
     RETURN_IF_ERROR(folder_->WriteMetrics(metrics));
     const std::string line = absl::StrCat("evaluation after ", step_, " steps: ", ToText(report));
+    Say(line);
+    return folder_->AppendLog(line);
+  }
+
+  // A result, for stdout.
+  void Say(const std::string& line) {
+    progress_->Finish();
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
-    return folder_->AppendLog(line);
   }
 
   absl::Status Export(const std::string& name) {
@@ -365,6 +383,7 @@ class Trainer {
   std::unique_ptr<ScoredSampler> sampler_;
   std::unique_ptr<Evaluator> evaluator_;  // nullptr without data.eval
   std::unique_ptr<RunFolder> folder_;
+  std::unique_ptr<Progress> progress_;
   std::unique_ptr<learner::Learner> learner_;
   learner::PolicyUpdateOptions update_options_;
   std::unique_ptr<learner::PolicyUpdate> update_;
@@ -372,7 +391,7 @@ class Trainer {
   SamplingParams sampling_;
   int64_t step_ = 0, next_ordinal_ = 0, next_version_ = 0;
   int64_t checked_tokens_ = 0;
-  double total_seconds_ = 0, flip_us_ = 0;
+  double flip_us_ = 0;
   WeightVersion version_;
   const uint8_t* packed_ = nullptr;
 };

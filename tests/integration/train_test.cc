@@ -14,6 +14,7 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class TrainTest : public TinyRun {};
 
@@ -55,6 +56,23 @@ TEST_F(TrainTest, SeveralOptimizerStepsAndOtherLossesRun) {
   const Outcome two = Train(
       2, "two", "learner.mini_batches=2 algorithm.loss=gspo algorithm.kl_loss_coef=0.01 algorithm.advantage=rloo");
   EXPECT_EQ(HashOf(two), HashOf(run)) << two.output;
+}
+
+TEST_F(TrainTest, ATerminalSeesOneProgressLineAndALogPlainLines) {
+  const Outcome plain = Train(1, "plain", "");
+  ASSERT_EQ(plain.exit_code, 0) << plain.output;
+  EXPECT_THAT(plain.output, HasSubstr(" step 3/3  reward "));
+  EXPECT_THAT(plain.output, Not(HasSubstr("\x1b")));
+  const std::string in_terminal =
+      "TERM=xterm python3 -c 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))' ";
+  const Outcome drawn = Shell(in_terminal + CommandLine("train", 1, "drawn", ""));
+  ASSERT_EQ(drawn.exit_code, 0) << drawn.output;
+  EXPECT_THAT(drawn.output, HasSubstr("\rstep 3/3  reward "));
+  EXPECT_THAT(drawn.output, Not(HasSubstr(" step 3/3")));
+  const absl::StatusOr<std::string> log = ReadFile(dir_.File("drawn/log.txt"));
+  ASSERT_TRUE(log.ok());
+  EXPECT_THAT(*log, HasSubstr(" step 3/3  reward "));
+  EXPECT_THAT(*log, Not(HasSubstr("\x1b")));
 }
 
 TEST_F(TrainTest, BadInputIsOneLineAndExitCodeTwo) {
