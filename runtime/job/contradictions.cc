@@ -5,6 +5,8 @@
 namespace lockstep::job {
 namespace {
 
+using algos::AdvantageEstimator;
+
 // `path` has an effect only while takes_effect() holds, which `decider` decides.
 struct Dependency {
   const char* path;
@@ -13,22 +15,23 @@ struct Dependency {
   const char* wanted;  // what `decider` would have to be
 };
 
-bool RewardIsProcess(const RunOptions& o) { return o.reward.kind == RewardKind::kProcess; }
-bool RewardReadsAnswer(const RunOptions& o) {
-  return o.reward.kind == RewardKind::kArithmetic || o.reward.kind == RewardKind::kExactMatch;
+bool RewardIsProcess(const RunOptions& o) { return o.reward.kind == "process"; }
+bool RewardReadsAnswer(const RunOptions& o) { return o.reward.kind == "arithmetic" || o.reward.kind == "exact_match"; }
+bool RewardIsArithmetic(const RunOptions& o) { return o.reward.kind == "arithmetic"; }
+bool RewardIsExactMatch(const RunOptions& o) { return o.reward.kind == "exact_match"; }
+bool LossClips(const RunOptions& o) { return o.algorithm.loss.objective != algos::Objective::kReinforce; }
+bool LossIsPpoClip(const RunOptions& o) { return o.algorithm.loss.objective == algos::Objective::kPpoClip; }
+bool NormLengthCounts(const RunOptions& o) {
+  return o.algorithm.loss.aggregation == algos::Aggregation::kSeqMeanTokenSumNorm;
 }
-bool RewardIsArithmetic(const RunOptions& o) { return o.reward.kind == RewardKind::kArithmetic; }
-bool RewardIsExactMatch(const RunOptions& o) { return o.reward.kind == RewardKind::kExactMatch; }
-bool LossClips(const RunOptions& o) { return o.algorithm.loss != Loss::kReinforce; }
-bool LossIsPpoClip(const RunOptions& o) { return o.algorithm.loss == Loss::kPpoClip; }
-bool NormLengthCounts(const RunOptions& o) { return o.algorithm.aggregation == Aggregation::kSeqMeanTokenSumNorm; }
 bool AdvantageDivides(const RunOptions& o) {
-  return o.algorithm.advantage == Advantage::kGrpo || o.algorithm.advantage == Advantage::kGdpo;
+  return o.algorithm.advantage.estimator == AdvantageEstimator::kGrpo ||
+         o.algorithm.advantage.estimator == AdvantageEstimator::kGdpo;
 }
 bool AdvantageHasEps(const RunOptions& o) {
-  return AdvantageDivides(o) || o.algorithm.advantage == Advantage::kGrpoLoo;
+  return AdvantageDivides(o) || o.algorithm.advantage.estimator == AdvantageEstimator::kGrpoLoo;
 }
-bool ScheduleFalls(const RunOptions& o) { return o.learner.schedule != Schedule::kConstant; }
+bool ScheduleFalls(const RunOptions& o) { return o.learner.schedule.kind != learner::ScheduleOptions::Kind::kConstant; }
 bool HasEvalData(const RunOptions& o) { return !o.data.eval.empty(); }
 
 constexpr Dependency kDependencies[] = {

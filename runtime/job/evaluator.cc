@@ -21,7 +21,7 @@ namespace {
 absl::StatusOr<WeightVersion> PublishLoaded(JobParts& parts) {
   ASSIGN_OR_RETURN(const transport::WeightPublisher::Slot slot,
                    parts.publisher->BeginWrite(transport::After(absl::Seconds(60))));
-  const DType dtype = ComputeDType(parts.options);
+  const DType dtype = parts.options.model.dtype;
   const model::PackedLayout layout(parts.model.config, dtype);
   uint8_t* packed = slot.bytes.data();
   if (dtype == DType::kF32) {
@@ -37,7 +37,7 @@ absl::StatusOr<WeightVersion> PublishLoaded(JobParts& parts) {
 absl::StatusOr<Json> Evaluate(JobParts& parts) {
   const RunOptions& options = parts.options;
   const auto start = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(const std::unique_ptr<rollout::Reward> reward, rollout::MakeReward(RewardOptionsOf(options.reward)));
+  ASSIGN_OR_RETURN(const std::unique_ptr<rollout::Reward> reward, rollout::MakeReward(options.reward));
   const PromptEncoder encoder(parts.text, MaxPromptTokens(options, parts.model.config));
   ASSIGN_OR_RETURN(const Evaluator evaluator, Evaluator::Open(options, encoder, *reward, SamplingOf(parts)));
   ASSIGN_OR_RETURN(const WeightVersion version, PublishLoaded(parts));

@@ -73,6 +73,18 @@ std::string FieldList::PathOf(const char* key) const {
   return sections_.empty() ? key : absl::StrCat(sections_.back().path, ".", key);
 }
 
+void FieldList::AddChoice(const char* key, std::string* target, const std::vector<const char*>& names,
+                          const char* comment) {
+  EnumField field;
+  field.target = target;
+  field.names = names;
+  field.get = [target, names] {
+    return static_cast<size_t>(std::find(names.begin(), names.end(), *target) - names.begin());
+  };
+  field.set = [target, names](size_t index) { *target = names[index]; };
+  fields_.push_back({PathOf(key), comment, std::move(field)});
+}
+
 const Field* FieldList::Find(std::string_view path) const {
   for (const Field& field : fields_) {
     if (field.path == path) return &field;
@@ -94,7 +106,7 @@ std::string FieldText(const Field& field) {
                           if (value.target->empty()) return std::string("auto");
                           return absl::StrCat("[", absl::StrJoin(*value.target, ", "), "]");
                         },
-                        [](const EnumField& value) { return std::string(value.names.at(value.get(value.target))); },
+                        [](const EnumField& value) { return std::string(value.names.at(value.get())); },
                         [](const auto* number) { return NumberText(*number); },
                     },
                     field.value);

@@ -10,24 +10,34 @@
 #ifndef LOCKSTEP_RUNTIME_JOB_FIELD_LIST_H_
 #define LOCKSTEP_RUNTIME_JOB_FIELD_LIST_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
-#include "absl/types/span.h"
-
 namespace lockstep::job {
 
-// An enum seen as its names. Every enum that is an option has an overload `absl::Span<const char* const> EnumNames(E)`
-// found by argument-dependent lookup, or passes its names: names[i] belongs to enumerator i.
+// How an enumerator is spelled. An enum that is an option has one static list of these; those it leaves out cannot be
+// chosen.
+template <typename E>
+struct EnumName {
+  const char* name;
+  E value;
+};
+
+// A choice seen as its names.
 struct EnumField {
   void* target = nullptr;
-  int (*get)(const void* target) = nullptr;
-  void (*set)(void* target, int value) = nullptr;
-  absl::Span<const char* const> names;
+  std::vector<const char*> names;
+  std::function<size_t()> get;            // index of the name
+  std::function<void(size_t index)> set;  // index < names.size()
 };
 
 // A list of whole numbers where an empty one is written `auto`.
@@ -55,24 +65,29 @@ class FieldList {
 
   template <typename T>
   void Add(const char* key, T* target, const char* comment) {
-    if constexpr (std::is_enum_v<T>) {
-      AddEnum(key, target, EnumNames(T{}), comment);
-    } else if constexpr (std::is_same_v<T, std::vector<int32_t>>) {
+    if constexpr (std::is_same_v<T, std::vector<int32_t>>) {
       fields_.push_back({PathOf(key), comment, AutoListField{target}});
     } else {
       fields_.push_back({PathOf(key), comment, target});
     }
   }
 
-  template <typename E>
-  void AddEnum(const char* key, E* target, absl::Span<const char* const> names, const char* comment) {
+  // `names` must be static.
+  template <typename E, size_t kCount>
+  void AddEnum(const char* key, E* target, const EnumName<E> (&names)[kCount], const char* comment) {
     EnumField field;
     field.target = target;
-    field.get = [](const void* p) { return static_cast<int>(*static_cast<const E*>(p)); };
-    field.set = [](void* p, int value) { *static_cast<E*>(p) = static_cast<E>(value); };
-    field.names = names;
-    fields_.push_back({PathOf(key), comment, field});
+    for (const EnumName<E>& name : names) field.names.push_back(name.name);
+    field.get = [target, &names] {
+      return static_cast<size_t>(std::find_if(names, names + kCount, [&](auto& n) { return n.value == *target; }) -
+                                 names);
+    };
+    field.set = [target, &names](size_t index) { *target = names[index].value; };
+    fields_.push_back({PathOf(key), comment, std::move(field)});
   }
+
+  // A text that must be one of `names`.
+  void AddChoice(const char* key, std::string* target, const std::vector<const char*>& names, const char* comment);
 
   const std::vector<Field>& fields() const { return fields_; }
   const std::vector<Section>& sections() const { return sections_; }

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kAssumedPromptTokens = 256;
 constexpr int64_t kPublishedSlots = 2;  // one is read while the other is written
 
-int64_t ElementBytes(ComputeType dtype) { return dtype == ComputeType::kF32 ? 4 : 2; }
+int64_t ElementBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 
 // Multiply-adds of one token through all matrices of the layers; the head's are apart, since only some rows need it.
 double LayerWeights(const model::ModelConfig& config) {
@@ -32,7 +32,7 @@ double AttentionFlops(const model::ModelConfig& config, double first, double cou
   return 4.0 * static_cast<double>(config.query_size() * config.num_layers) * keys;
 }
 
-int64_t TransposedBytes(const model::ModelConfig& config, ComputeType dtype) {
+int64_t TransposedBytes(const model::ModelConfig& config, DType dtype) {
   const model::Dimensions size(config);
   using model::PackedSize;
   const int64_t layer = PackedSize(size.hidden, size.qkv) + PackedSize(size.query, size.hidden) +
@@ -41,14 +41,13 @@ int64_t TransposedBytes(const model::ModelConfig& config, ComputeType dtype) {
 }
 
 int64_t ActivationBytes(const RunOptions& options, const model::ModelConfig& config, int64_t rows) {
-  const auto recompute =
-      options.learner.recompute == Recompute::kLayer ? model::Recompute::kLayer : model::Recompute::kNone;
-  return options.model.dtype == ComputeType::kF32 ? model::TrainingPass<float>::ActivationBytes(config, rows, recompute)
-                                                  : model::TrainingPass<Bf16>::ActivationBytes(config, rows, recompute);
+  const model::Recompute recompute = options.learner.recompute;
+  return options.model.dtype == DType::kF32 ? model::TrainingPass<float>::ActivationBytes(config, rows, recompute)
+                                            : model::TrainingPass<Bf16>::ActivationBytes(config, rows, recompute);
 }
 
 absl::Status PlanCache(const RunOptions& options, const model::ModelConfig& config, Footprint& result) {
-  const int64_t block_bytes = rollout::Engine::KvBytesPerBlock(config, ComputeDType(options));
+  const int64_t block_bytes = rollout::Engine::KvBytesPerBlock(config, options.model.dtype);
   const int64_t sample_tokens = result.prompt_tokens + result.completion_tokens;
   const int64_t sample_blocks = rollout::BlocksFor(sample_tokens);
   if (options.rollout.kv_blocks > 0) {
@@ -81,8 +80,8 @@ void CountFlops(const RunOptions& options, const model::ModelConfig& config, Foo
   const double group = layers + 2 * head * completions;
   result.sample_flops = prompts * group;
   double train = 3 * group;  // forward, and twice as much backward
-  if (options.learner.recompute == Recompute::kLayer) train += layers;
-  if (options.algorithm.kl_loss_coef > 0) train += group;
+  if (options.learner.recompute == model::Recompute::kLayer) train += layers;
+  if (options.algorithm.loss.kl_coef > 0) train += group;
   // Mini-batches after the first take one more forward pass, since old_logprobs belong to the weights before it.
   const double mini_batches = options.learner.mini_batches;
   train += group * (mini_batches - 1) / mini_batches;
@@ -115,8 +114,7 @@ absl::StatusOr<Footprint> EstimateFootprint(const RunOptions& options, const mod
       options.data.max_prompt_tokens > 0 ? options.data.max_prompt_tokens : std::min(kAssumedPromptTokens, room);
 
   const model::ParameterLayout parameters(config);
-  const DType dtype = options.model.dtype == ComputeType::kF32 ? DType::kF32 : DType::kBf16;
-  const int64_t packed = model::PackedLayout(config, dtype).num_bytes();
+  const int64_t packed = model::PackedLayout(config, options.model.dtype).num_bytes();
   result.num_parameters = parameters.total();
   using Holder = Footprint::Holder;
   result.memory = {
@@ -126,7 +124,7 @@ absl::StatusOr<Footprint> EstimateFootprint(const RunOptions& options, const mod
       {"gradient sums, int64", Holder::kLearner, 8 * result.num_parameters},
       {"weights, transposed for backward", Holder::kLearner, TransposedBytes(config, options.model.dtype)},
   };
-  if (options.algorithm.kl_loss_coef > 0) {
+  if (options.algorithm.loss.kl_coef > 0) {
     result.memory.push_back({"reference weights, packed", Holder::kLearner, packed});
   }
   // A sample longer than the budget is taken alone.

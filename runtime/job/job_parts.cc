@@ -18,7 +18,7 @@ rollout::EngineOptions EngineOptionsOf(const RunOptions& options, const model::M
   const int64_t per_sequence = rollout::BlocksFor(engine.max_context);
   int64_t blocks = options.rollout.kv_blocks;
   if (blocks == 0 && options.rollout.kv_memory_mb > 0) {
-    blocks = (options.rollout.kv_memory_mb << 20) / rollout::Engine::KvBytesPerBlock(config, ComputeDType(options));
+    blocks = (options.rollout.kv_memory_mb << 20) / rollout::Engine::KvBytesPerBlock(config, options.model.dtype);
   }
   if (blocks == 0) blocks = std::min<int64_t>(per_sequence * engine.max_batch, 4096);
   engine.kv_blocks = static_cast<int32_t>(std::max(blocks, per_sequence));
@@ -34,21 +34,6 @@ SamplingParams SamplingOf(const JobParts& parts) {
   SamplingParams sampling = parts.options.rollout.sampling;
   if (sampling.stop_ids.empty()) sampling.stop_ids = DefaultStopIds(*parts.text.tokenizer, parts.model.config);
   return sampling;
-}
-
-rollout::RewardOptions RewardOptionsOf(const RewardOptions& options) {
-  rollout::RewardOptions reward;
-  static constexpr const char* kKinds[] = {"arithmetic", "json_object", "exact_match", "process"};
-  reward.kind = kKinds[static_cast<int>(options.kind)];
-  reward.answer_field = options.answer_field;
-  reward.regex = options.regex;
-  reward.format_bonus = options.format_bonus;
-  reward.command = options.command;
-  reward.num_processes = options.num_processes;
-  reward.deadline_ms = options.deadline_ms;
-  reward.max_attempts = options.max_attempts;
-  reward.weights = options.weights;
-  return reward;
 }
 
 }  // namespace lockstep::job

@@ -6,7 +6,6 @@
 
 #include "model/load.h"
 #include "rollout/engine.h"
-#include "rollout/rewards/reward.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/job/generator.h"
 #include "runtime/job/options.h"
@@ -28,8 +27,6 @@ rollout::EngineOptions EngineOptionsOf(const RunOptions& options, const model::M
 
 // Longest prompt of the data.
 int64_t MaxPromptTokens(const RunOptions& options, const model::ModelConfig& config);
-
-rollout::RewardOptions RewardOptionsOf(const RewardOptions& options);
 
 // The options' sampling parameters, with the model's own stop ids where they name none.
 SamplingParams SamplingOf(const JobParts& parts);

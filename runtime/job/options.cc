@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "learner/policy_update.h"
+#include "model/training_pass.h"
 #include "runtime/base/status.h"
 
 namespace lockstep::job {
@@ -52,33 +54,45 @@ void AppendComment(const char* comment, const std::string& indent, std::string& 
 
 constexpr double kHuge = 1e30;
 
-}  // namespace
+using algos::AdvantageEstimator, algos::Aggregation, algos::Deviation, algos::KlEstimator, algos::KlGradient,
+    algos::Objective;
+using learner::BitCheck, learner::PackingStrategy, model::Recompute;
+using ScheduleKind = learner::ScheduleOptions::Kind;
 
-#define LOCKSTEP_NAMES(...)                            \
-  static constexpr const char* kNames[] = __VA_ARGS__; \
-  return absl::MakeConstSpan(kNames)
-absl::Span<const char* const> ModelOptions::DtypeNames() { LOCKSTEP_NAMES({"f32", "bf16"}); }
-absl::Span<const char* const> EnumNames(TooLong) { LOCKSTEP_NAMES({"error", "drop"}); }
-absl::Span<const char* const> EnumNames(RewardKind) {
-  LOCKSTEP_NAMES({"arithmetic", "json_object", "exact_match", "process"});
-}
-absl::Span<const char* const> EnumNames(Advantage) {
-  LOCKSTEP_NAMES({"grpo", "dr_grpo", "grpo_loo", "rloo", "reinforce_pp", "reinforce_pp_baseline", "gdpo"});
-}
-absl::Span<const char* const> EnumNames(AdvantageStd) { LOCKSTEP_NAMES({"sample", "population"}); }
-absl::Span<const char* const> EnumNames(Loss) { LOCKSTEP_NAMES({"ppo_clip", "reinforce", "gspo", "cispo"}); }
-absl::Span<const char* const> EnumNames(Aggregation) {
-  LOCKSTEP_NAMES({"token-mean", "seq-mean-token-mean", "seq-mean-token-mean-all-rows", "seq-mean-token-sum",
-                  "seq-mean-token-sum-norm"});
-}
-absl::Span<const char* const> EnumNames(KlEstimator) { LOCKSTEP_NAMES({"k1", "k2", "k3"}); }
-absl::Span<const char* const> EnumNames(KlGradient) { LOCKSTEP_NAMES({"pathwise", "score", "straight_through_k2"}); }
-absl::Span<const char* const> EnumNames(Schedule) { LOCKSTEP_NAMES({"constant", "linear", "cosine"}); }
-absl::Span<const char* const> EnumNames(Recompute) { LOCKSTEP_NAMES({"none", "layer"}); }
-absl::Span<const char* const> EnumNames(Packing) { LOCKSTEP_NAMES({"sequential", "binpack"}); }
-absl::Span<const char* const> EnumNames(BitEqual) { LOCKSTEP_NAMES({"error", "warn", "off"}); }
-absl::Span<const char* const> EnumNames(LogLevelName) { LOCKSTEP_NAMES({"debug", "info", "warning", "error"}); }
-#undef LOCKSTEP_NAMES
+constexpr EnumName<AdvantageEstimator> kAdvantageNames[] = {
+    {"grpo", AdvantageEstimator::kGrpo},
+    {"dr_grpo", AdvantageEstimator::kDrGrpo},
+    {"grpo_loo", AdvantageEstimator::kGrpoLoo},
+    {"rloo", AdvantageEstimator::kRloo},
+    {"reinforce_pp", AdvantageEstimator::kReinforcePp},
+    {"reinforce_pp_baseline", AdvantageEstimator::kReinforcePpBaseline},
+    {"gdpo", AdvantageEstimator::kGdpo}};
+constexpr EnumName<Deviation> kDeviationNames[] = {{"sample", Deviation::kSample},
+                                                   {"population", Deviation::kPopulation}};
+constexpr EnumName<Objective> kLossNames[] = {{"ppo_clip", Objective::kPpoClip},
+                                              {"reinforce", Objective::kReinforce},
+                                              {"gspo", Objective::kGspoToken},
+                                              {"cispo", Objective::kCispo}};
+constexpr EnumName<Aggregation> kAggregationNames[] = {
+    {"token-mean", Aggregation::kTokenMean},
+    {"seq-mean-token-mean", Aggregation::kSeqMeanTokenMean},
+    {"seq-mean-token-mean-all-rows", Aggregation::kSeqMeanTokenMeanAllRows},
+    {"seq-mean-token-sum", Aggregation::kSeqMeanTokenSum},
+    {"seq-mean-token-sum-norm", Aggregation::kSeqMeanTokenSumNorm}};
+constexpr EnumName<KlEstimator> kKlEstimatorNames[] = {
+    {"k1", KlEstimator::kK1}, {"k2", KlEstimator::kK2}, {"k3", KlEstimator::kK3}};
+constexpr EnumName<KlGradient> kKlGradientNames[] = {{"pathwise", KlGradient::kPathwise},
+                                                     {"score", KlGradient::kScore},
+                                                     {"straight_through_k2", KlGradient::kStraightThroughK2}};
+constexpr EnumName<ScheduleKind> kScheduleNames[] = {
+    {"constant", ScheduleKind::kConstant}, {"linear", ScheduleKind::kLinear}, {"cosine", ScheduleKind::kCosine}};
+constexpr EnumName<PackingStrategy> kPackingNames[] = {{"sequential", PackingStrategy::kSequential},
+                                                       {"binpack", PackingStrategy::kBinpack}};
+constexpr EnumName<Recompute> kRecomputeNames[] = {{"none", Recompute::kNone}, {"layer", Recompute::kLayer}};
+constexpr EnumName<BitCheck> kBitCheckNames[] = {
+    {"error", BitCheck::kError}, {"warn", BitCheck::kWarn}, {"off", BitCheck::kOff}};
+
+}  // namespace
 
 void RolloutOptions::List(FieldList& list) {
   list.BeginSection("rollout", "Sampling for training.");
@@ -119,9 +133,10 @@ absl::Status RolloutOptions::Validate() const {
 
 void RewardOptions::List(FieldList& list) {
   list.BeginSection("reward", "What a completion is worth.");
-  list.Add("kind", &kind,
-           "arithmetic: the last number equals the answer. json_object: one JSON object with the wanted keys. "
-           "exact_match: what the regex extracts equals the answer. process: a command of yours, in any language.");
+  list.AddChoice(
+      "kind", &kind, {"arithmetic", "json_object", "exact_match", "process"},
+      "arithmetic: the last number equals the answer. json_object: one JSON object with the wanted keys. "
+      "exact_match: what the regex extracts equals the answer. process: a command of yours, in any language.");
   list.Add("answer_field", &answer_field, "Field of the data row that holds the answer (arithmetic, exact_match).");
   list.Add("regex", &regex,
            "exact_match: Perl-compatible expression; its last match in the completion counts, group 1 if it has one. "
@@ -138,70 +153,75 @@ void RewardOptions::List(FieldList& list) {
 }
 
 absl::Status RewardOptions::Validate() const {
-  RETURN_IF_ERROR(AtLeast("reward.num_processes", num_processes, 1));
-  RETURN_IF_ERROR(AtLeast<int64_t>("reward.deadline_ms", deadline_ms, 1));
-  RETURN_IF_ERROR(AtLeast("reward.max_attempts", max_attempts, 1));
-  RETURN_IF_ERROR(Finite("reward.format_bonus", format_bonus, -kHuge, kHuge, "a finite number"));
-  for (const auto& [name, weight] : weights) {
-    if (!std::isfinite(weight)) return Bad("reward.weights", absl::StrCat(name, ": ", weight), "finite numbers");
-  }
-  if (kind == RewardKind::kProcess && command.empty()) {
+  if (kind == "process" && command.empty()) {
     return absl::InvalidArgumentError(
         "reward.kind is process, which needs reward.command: such as [python3, reward.py]");
   }
+  RETURN_IF_ERROR(rollout::RewardOptions::Validate());
   return NoEmptyText("reward.command", command);
 }
 
 void AlgorithmOptions::List(FieldList& list) {
   list.BeginSection("algorithm", "Advantages and losses.");
-  list.Add("advantage", &advantage,
-           "grpo: (r - mean) / std within the group. dr_grpo: r - mean. grpo_loo, rloo: the mean of the others. "
-           "reinforce_pp, reinforce_pp_baseline: whitened over the batch. gdpo: each named reward on its own first.");
-  list.Add("advantage_std", &advantage_std,
-           "Standard deviation within a group: sample divides by n - 1, population by n.");
-  list.Add("advantage_eps", &advantage_eps, "Added to that deviation, so that nearly equal rewards do not explode.");
-  list.Add(
-      "loss", &loss,
+  list.AddEnum(
+      "advantage", &advantage.estimator, kAdvantageNames,
+      "grpo: (r - mean) / std within the group. dr_grpo: r - mean. grpo_loo, rloo: the mean of the others. "
+      "reinforce_pp, reinforce_pp_baseline: whitened over the batch. gdpo: each named reward on its own first.");
+  list.AddEnum("advantage_std", &advantage.deviation, kDeviationNames,
+               "Standard deviation within a group: sample divides by n - 1, population by n.");
+  list.Add("advantage_eps", &advantage.eps, "Added to that deviation, so that nearly equal rewards do not explode.");
+  list.AddEnum(
+      "loss", &loss.objective, kLossNames,
       "ppo_clip: clipped ratio to old_logprobs. gspo: one ratio for the whole sample. cispo: clipped weight, every "
       "token keeps a gradient. reinforce: plain policy gradient.");
-  list.Add("clip_ratio_low", &clip_ratio_low, "The ratio is clipped from below at 1 - clip_ratio_low.");
-  list.Add("clip_ratio_high", &clip_ratio_high, "And from above at 1 + clip_ratio_high; more than low is clip-higher.");
-  list.Add("clip_ratio_c", &clip_ratio_c,
+  list.Add("clip_ratio_low", &loss.clip_low, "The ratio is clipped from below at 1 - clip_ratio_low.");
+  list.Add("clip_ratio_high", &loss.clip_high, "And from above at 1 + clip_ratio_high; more than low is clip-higher.");
+  list.Add("clip_ratio_c", &loss.dual_clip,
            "Dual clip: bounds the loss of a bad token by c times its advantage. 0: off.");
-  list.Add("aggregation", &aggregation,
-           "How token losses become one number; denominators count the whole batch, never a rank or a micro-batch.");
+  list.AddEnum(
+      "aggregation", &loss.aggregation, kAggregationNames,
+      "How token losses become one number; denominators count the whole batch, never a rank or a micro-batch.");
   list.Add("norm_length_tokens", &norm_length_tokens,
            "seq-mean-token-sum-norm (Dr.GRPO) divides by it. 0: rollout.max_tokens.");
-  list.Add("kl_loss_coef", &kl_loss_coef,
+  list.Add("kl_loss_coef", &loss.kl_coef,
            "Weight of the KL to the model that training began from. 0: off, and no reference model is kept in memory.");
-  list.Add("kl_estimator", &kl_estimator, "k1, k2 or k3 (Schulman): k3 is never negative and has low variance.");
-  list.Add("kl_gradient", &kl_gradient,
-           "pathwise: of the estimator itself. score: adds the score-function term. straight_through_k2: k2's.");
+  list.AddEnum("kl_estimator", &loss.kl_estimator, kKlEstimatorNames,
+               "k1, k2 or k3 (Schulman): k3 is never negative and has low variance.");
+  list.AddEnum("kl_gradient", &loss.kl_gradient, kKlGradientNames,
+               "pathwise: of the estimator itself. score: adds the score-function term. straight_through_k2: k2's.");
 }
 
 absl::Status AlgorithmOptions::Validate() const {
-  RETURN_IF_ERROR(Finite("algorithm.advantage_eps", advantage_eps, 0, kHuge, "0 or more"));
-  RETURN_IF_ERROR(Finite("algorithm.clip_ratio_low", clip_ratio_low, 0, 1, "from 0 to 1"));
-  RETURN_IF_ERROR(Finite("algorithm.clip_ratio_high", clip_ratio_high, 0, kHuge, "0 or more"));
-  if (clip_ratio_c != 0) {
+  RETURN_IF_ERROR(Finite("algorithm.advantage_eps", advantage.eps, 0, kHuge, "0 or more"));
+  RETURN_IF_ERROR(Finite("algorithm.clip_ratio_low", loss.clip_low, 0, 1, "from 0 to 1"));
+  RETURN_IF_ERROR(Finite("algorithm.clip_ratio_high", loss.clip_high, 0, kHuge, "0 or more"));
+  if (loss.dual_clip != 0) {
     RETURN_IF_ERROR(
-        Finite("algorithm.clip_ratio_c", clip_ratio_c, std::nextafter(1.0, 2.0), kHuge, "0 (off) or above 1"));
+        Finite("algorithm.clip_ratio_c", loss.dual_clip, std::nextafter(1.0, 2.0), kHuge, "0 (off) or above 1"));
   }
   RETURN_IF_ERROR(AtLeast<int64_t>("algorithm.norm_length_tokens", norm_length_tokens, 0));
-  return Finite("algorithm.kl_loss_coef", kl_loss_coef, 0, kHuge, "0 (off) or more");
+  return Finite("algorithm.kl_loss_coef", loss.kl_coef, 0, kHuge, "0 (off) or more");
+}
+
+void CheckOptions::List(FieldList& list) {
+  list.BeginSection("check", "What the run proves about itself.");
+  list.AddEnum("bit_equal", &bit_equal, kBitCheckNames,
+               "Compares old_logprobs with rollout_logprobs, bit for bit, on every trained token of the learner's own "
+               "weight version. error stops at the first difference and names it; warn counts; off does not look.");
 }
 
 void LearnerOptions::List(FieldList& list) {
   list.BeginSection("learner", "Optimizer (AdamW) and how the batch is cut.");
-  list.Add("lr", &lr, "Learning rate after warm-up.");
-  list.Add("min_lr", &min_lr, "Where linear and cosine end.");
-  list.Add("schedule", &schedule, "constant, linear or cosine, over all optimizer steps of the run.");
-  list.Add("warmup_steps", &warmup_steps,
+  list.Add("lr", &schedule.base, "Learning rate after warm-up.");
+  list.Add("min_lr", &schedule.min, "Where linear and cosine end.");
+  list.AddEnum("schedule", &schedule.kind, kScheduleNames,
+               "constant, linear or cosine, over all optimizer steps of the run.");
+  list.Add("warmup_steps", &schedule.warmup_steps,
            "Optimizer steps over which the rate rises; the first one already moves (1/warmup_steps of lr). 0: none.");
-  list.Add("beta1", &beta1, "Decay of the mean of gradients.");
-  list.Add("beta2", &beta2, "Decay of the mean of squared gradients.");
-  list.Add("eps", &eps, "Added to the root of the second moment, after bias correction.");
-  list.Add("weight_decay", &weight_decay, "Decoupled decay. 0: none, as is usual in RL.");
+  list.Add("beta1", &adamw.beta1, "Decay of the mean of gradients.");
+  list.Add("beta2", &adamw.beta2, "Decay of the mean of squared gradients.");
+  list.Add("eps", &adamw.eps, "Added to the root of the second moment, after bias correction.");
+  list.Add("weight_decay", &adamw.weight_decay, "Decoupled decay. 0: none, as is usual in RL.");
   list.Add("max_grad_norm", &max_grad_norm, "Gradients of a larger global norm are scaled down to it. 0: never.");
   list.Add("mini_batches", &mini_batches,
            "Optimizer steps that a step's batch is cut into; old_logprobs belong to the weights before the first one.");
@@ -209,25 +229,26 @@ void LearnerOptions::List(FieldList& list) {
       "micro_batch_tokens", &micro_batch_tokens,
       "Tokens that one forward and backward holds at most: more is faster and takes more memory for activations. A "
       "single longer sample is taken alone.");
-  list.Add("packing", &packing,
-           "How groups fill micro-batches: sequential (in order) or binpack (fewer, fuller ones).");
-  list.Add("recompute", &recompute,
-           "layer keeps only each layer's input and computes the rest again in backward: a third more work, far less "
-           "memory.");
+  list.AddEnum("packing", &packing, kPackingNames,
+               "How groups fill micro-batches: sequential (in order) or binpack (fewer, fuller ones).");
+  list.AddEnum(
+      "recompute", &recompute, kRecomputeNames,
+      "layer keeps only each layer's input and computes the rest again in backward: a third more work, far less "
+      "memory.");
 }
 
 absl::Status LearnerOptions::Validate() const {
-  RETURN_IF_ERROR(Finite("learner.lr", lr, 0, 1e3, "from 0 to 1000"));
-  RETURN_IF_ERROR(Finite("learner.min_lr", min_lr, 0, lr, "from 0 to learner.lr"));
-  RETURN_IF_ERROR(AtLeast<int64_t>("learner.warmup_steps", warmup_steps, 0));
+  RETURN_IF_ERROR(Finite("learner.lr", schedule.base, 0, 1e3, "from 0 to 1000"));
+  RETURN_IF_ERROR(Finite("learner.min_lr", schedule.min, 0, schedule.base, "from 0 to learner.lr"));
+  RETURN_IF_ERROR(AtLeast<int64_t>("learner.warmup_steps", schedule.warmup_steps, 0));
   const double below_one = std::nextafter(1.0, 0.0);
-  RETURN_IF_ERROR(Finite("learner.beta1", beta1, 0, below_one, "from 0 to below 1"));
-  RETURN_IF_ERROR(Finite("learner.beta2", beta2, 0, below_one, "from 0 to below 1"));
-  RETURN_IF_ERROR(Finite("learner.eps", eps, 1e-30, 1, "above 0 and at most 1"));
-  RETURN_IF_ERROR(Finite("learner.weight_decay", weight_decay, 0, kHuge, "0 or more"));
+  RETURN_IF_ERROR(Finite("learner.beta1", adamw.beta1, 0, below_one, "from 0 to below 1"));
+  RETURN_IF_ERROR(Finite("learner.beta2", adamw.beta2, 0, below_one, "from 0 to below 1"));
+  RETURN_IF_ERROR(Finite("learner.eps", adamw.eps, 1e-30, 1, "above 0 and at most 1"));
+  RETURN_IF_ERROR(Finite("learner.weight_decay", adamw.weight_decay, 0, kHuge, "0 or more"));
   RETURN_IF_ERROR(Finite("learner.max_grad_norm", max_grad_norm, 0, kHuge, "0 (no clipping) or more"));
   RETURN_IF_ERROR(AtLeast("learner.mini_batches", mini_batches, 1));
-  return AtLeast("learner.micro_batch_tokens", micro_batch_tokens, 1);
+  return AtLeast<int64_t>("learner.micro_batch_tokens", micro_batch_tokens, 1);
 }
 
 absl::Status LoopOptions::Validate() const {
@@ -336,8 +357,17 @@ std::string ToYaml(const RunOptions& options, bool with_comments) {
   return yaml;
 }
 
-DType ComputeDType(const RunOptions& options) {
-  return options.model.dtype == ComputeType::kF32 ? DType::kF32 : DType::kBf16;
+algos::PolicyLossOptions LossOptionsOf(const RunOptions& options) {
+  algos::PolicyLossOptions loss = options.algorithm.loss;
+  const int64_t norm_length = options.algorithm.norm_length_tokens;
+  loss.norm_length = static_cast<double>(norm_length > 0 ? norm_length : options.rollout.sampling.max_tokens);
+  return loss;
+}
+
+learner::ScheduleOptions ScheduleOptionsOf(const RunOptions& options) {
+  learner::ScheduleOptions schedule = options.learner.schedule;
+  schedule.total_steps = options.run.steps * options.learner.mini_batches;
+  return schedule;
 }
 
 }  // namespace lockstep::job

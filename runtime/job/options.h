@@ -2,6 +2,9 @@
 // config` prints it. The text beside each name in List() is that option's comment: what it does, why its default, its
 // unit. Validate() returns InvalidArgument "<path> is <value>: it must be <valid>".
 //
+// Where a room has options of its own (algos, learner, rollout/rewards), the section is made of those: this list only
+// gives them their keys.
+//
 // Plain data: copy freely; nothing here reads files.
 #ifndef LOCKSTEP_RUNTIME_JOB_OPTIONS_H_
 #define LOCKSTEP_RUNTIME_JOB_OPTIONS_H_
@@ -12,9 +15,24 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "algos/advantages.h"
+#include "algos/policy_loss.h"
+#include "learner/adamw.h"
+#include "learner/packing.h"
+#include "learner/schedule.h"
+#include "rollout/rewards/reward.h"
+#include "runtime/base/log.h"
 #include "runtime/data/sampling_params.h"
 #include "runtime/device/tensor.h"
 #include "runtime/job/field_list.h"
+
+// Of headers that bring the whole model with them; their first enumerator is the default.
+namespace lockstep::model {
+enum class Recompute : uint8_t;
+}
+namespace lockstep::learner {
+enum class BitCheck : uint8_t;
+}
 
 namespace lockstep::job {
 
@@ -40,26 +58,25 @@ struct LoopOptions {
   absl::Status Validate() const;
 };
 
-enum class ComputeType : uint8_t { kF32, kBf16 };
+inline constexpr EnumName<DType> kComputeTypeNames[] = {{"f32", DType::kF32}, {"bf16", DType::kBf16}};
 
 struct ModelOptions {
   std::string path;
-  ComputeType dtype = ComputeType::kBf16;
+  DType dtype = DType::kBf16;
 
   void List(FieldList& list) {
     list.BeginSection("model", "The model to train.");
     list.Add("path", &path, "Hugging Face model folder (config.json, safetensors, tokenizer.json) or a GGUF file.");
     list.AddEnum(
-        "dtype", &dtype, DtypeNames(),
+        "dtype", &dtype, kComputeTypeNames,
         "Compute type: f32 or bf16. Master weights and optimizer state are f32 in both; bf16 is about twice as "
         "fast where the machine has it and falls back to f32, with one line in the log, where not.");
   }
-  static absl::Span<const char* const> DtypeNames();
   absl::Status Validate() const;
 };
 
 enum class TooLong : uint8_t { kError, kDrop };
-absl::Span<const char* const> EnumNames(TooLong);
+inline constexpr EnumName<TooLong> kTooLongNames[] = {{"error", TooLong::kError}, {"drop", TooLong::kDrop}};
 
 struct DataOptions {
   std::vector<std::string> train;
@@ -73,8 +90,8 @@ struct DataOptions {
     list.Add("train", &train, "Files to train on, read in this order and over again for as many steps as there are.");
     list.Add("eval", &eval, "Files to evaluate on; never trained.");
     list.Add("shuffle", &shuffle, "Draws the training rows of each epoch in a new order, which run.seed decides.");
-    list.Add("too_long", &too_long,
-             "A prompt above max_prompt_tokens: error stops before training, drop leaves it out.");
+    list.AddEnum("too_long", &too_long, kTooLongNames,
+                 "A prompt above max_prompt_tokens: error stops before training, drop leaves it out.");
     list.Add("max_prompt_tokens", &max_prompt_tokens,
              "Longest prompt. 0: whatever leaves room for rollout.max_tokens in the model's context.");
   }
@@ -95,99 +112,42 @@ struct RolloutOptions {
   absl::Status Validate() const;
 };
 
-enum class RewardKind : uint8_t { kArithmetic, kJsonObject, kExactMatch, kProcess };
-absl::Span<const char* const> EnumNames(RewardKind);
-
-struct RewardOptions {
-  RewardKind kind = RewardKind::kArithmetic;
-  std::string answer_field = "answer";
-  std::string regex;
-  double format_bonus = 0;
-  std::vector<std::string> command;
-  int32_t num_processes = 1;
-  int64_t deadline_ms = 30'000;
-  int32_t max_attempts = 3;
-  std::map<std::string, double> weights;
+struct RewardOptions : rollout::RewardOptions {
+  // One more than a single caller of a reward wants: a run goes on for hours.
+  RewardOptions() { max_attempts = 3; }
 
   void List(FieldList& list);
   absl::Status Validate() const;
 };
 
-enum class Advantage : uint8_t { kGrpo, kDrGrpo, kGrpoLoo, kRloo, kReinforcePp, kReinforcePpBaseline, kGdpo };
-enum class AdvantageStd : uint8_t { kSample, kPopulation };
-enum class Loss : uint8_t { kPpoClip, kReinforce, kGspo, kCispo };
-enum class Aggregation : uint8_t {
-  kTokenMean,
-  kSeqMeanTokenMean,
-  kSeqMeanTokenMeanAllRows,
-  kSeqMeanTokenSum,
-  kSeqMeanTokenSumNorm
-};
-enum class KlEstimator : uint8_t { kK1, kK2, kK3 };
-enum class KlGradient : uint8_t { kPathwise, kScore, kStraightThroughK2 };
-absl::Span<const char* const> EnumNames(Advantage);
-absl::Span<const char* const> EnumNames(AdvantageStd);
-absl::Span<const char* const> EnumNames(Loss);
-absl::Span<const char* const> EnumNames(Aggregation);
-absl::Span<const char* const> EnumNames(KlEstimator);
-absl::Span<const char* const> EnumNames(KlGradient);
-
+// `advantage` and `loss` hold the keys advantage*, and loss, clip_ratio_*, aggregation and kl_*.
 struct AlgorithmOptions {
-  Advantage advantage = Advantage::kGrpo;
-  AdvantageStd advantage_std = AdvantageStd::kSample;
-  double advantage_eps = 1e-6;
-  Loss loss = Loss::kPpoClip;
-  double clip_ratio_low = 0.2;
-  double clip_ratio_high = 0.2;
-  double clip_ratio_c = 0;
-  Aggregation aggregation = Aggregation::kTokenMean;
+  algos::AdvantageOptions advantage;
+  algos::PolicyLossOptions loss;  // norm_length is derived: LossOptions
   int64_t norm_length_tokens = 0;
-  double kl_loss_coef = 0;
-  KlEstimator kl_estimator = KlEstimator::kK3;
-  KlGradient kl_gradient = KlGradient::kPathwise;
 
   void List(FieldList& list);
   absl::Status Validate() const;
 };
 
-enum class Schedule : uint8_t { kConstant, kLinear, kCosine };
-enum class Recompute : uint8_t { kNone, kLayer };
-enum class Packing : uint8_t { kSequential, kBinpack };
-absl::Span<const char* const> EnumNames(Schedule);
-absl::Span<const char* const> EnumNames(Recompute);
-absl::Span<const char* const> EnumNames(Packing);
-
+// `schedule` holds the keys lr, min_lr, schedule and warmup_steps; `adamw` beta1 to weight_decay.
 struct LearnerOptions {
-  double lr = 1e-6;
-  double min_lr = 0;
-  Schedule schedule = Schedule::kConstant;
-  int64_t warmup_steps = 0;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
+  learner::ScheduleOptions schedule = {.base = 1e-6};  // total_steps is derived: ScheduleOptionsOf
+  learner::AdamWOptions adamw;
   double max_grad_norm = 1.0;
   int32_t mini_batches = 1;
-  int32_t micro_batch_tokens = 4096;
-  Packing packing = Packing::kSequential;
-  Recompute recompute = Recompute::kNone;
+  int64_t micro_batch_tokens = 4096;
+  learner::PackingStrategy packing = learner::PackingStrategy::kSequential;
+  model::Recompute recompute{};  // kNone
 
   void List(FieldList& list);
   absl::Status Validate() const;
 };
 
-enum class BitEqual : uint8_t { kError, kWarn, kOff };
-absl::Span<const char* const> EnumNames(BitEqual);
-
 struct CheckOptions {
-  BitEqual bit_equal = BitEqual::kError;
+  learner::BitCheck bit_equal{};  // kError
 
-  void List(FieldList& list) {
-    list.BeginSection("check", "What the run proves about itself.");
-    list.Add("bit_equal", &bit_equal,
-             "Compares old_logprobs with rollout_logprobs, bit for bit, on every trained token of the learner's own "
-             "weight version. error stops at the first difference and names it; warn counts; off does not look.");
-  }
+  void List(FieldList& list);
 };
 
 struct EvalOptions {
@@ -233,15 +193,17 @@ struct ComputeOptions {
   absl::Status Validate() const;
 };
 
-enum class LogLevelName : uint8_t { kDebug, kInfo, kWarning, kError };
-absl::Span<const char* const> EnumNames(LogLevelName);
+inline constexpr EnumName<LogLevel> kLogLevelNames[] = {{"debug", LogLevel::kDebug},
+                                                        {"info", LogLevel::kInfo},
+                                                        {"warning", LogLevel::kWarning},
+                                                        {"error", LogLevel::kError}};
 
 struct LogOptions {
-  LogLevelName level = LogLevelName::kInfo;
+  LogLevel level = LogLevel::kInfo;
 
   void List(FieldList& list) {
     list.BeginSection("log", "What people read.");
-    list.Add("level", &level, "Lines below this level are dropped.");
+    list.AddEnum("level", &level, kLogLevelNames, "Lines below this level are dropped.");
   }
 };
 
@@ -263,8 +225,10 @@ struct RunOptions {
   absl::Status Validate() const;
 };
 
-// model.dtype as the kernels name it.
-DType ComputeDType(const RunOptions& options);
+// What the sections' own structs leave to the run as a whole: the length that the loss is normed by, the optimizer
+// steps that the schedule spans.
+algos::PolicyLossOptions LossOptionsOf(const RunOptions& options);
+learner::ScheduleOptions ScheduleOptionsOf(const RunOptions& options);
 
 // The one list. It points into `options`, which must outlive it.
 FieldList ListFields(RunOptions& options);

@@ -55,7 +55,7 @@ absl::Status RunLearner(const RunPlan& plan, const LearnerWork& work, const std:
   ASSIGN_OR_RETURN(parts.text, LoadTextModel(plan.options.model.path));
   RETURN_IF_ERROR(CheckVocabulary(*parts.text.tokenizer, parts.model.config));
   parts.pool = &pool;
-  const DType dtype = ComputeDType(plan.options);
+  const DType dtype = plan.options.model.dtype;
   const model::PackedLayout layout(parts.model.config, dtype);
   transport::WeightChannelOptions channel;
   channel.slot_bytes = static_cast<size_t>(layout.num_bytes());
@@ -81,7 +81,7 @@ absl::Status RunRolloutRank(const RunPlan& plan, int rank, int threads, const Me
   worker.bus_endpoint = meeting.bus_endpoint;
   worker.weights_socket = meeting.weights_socket;
   worker.model_path = plan.options.model.path;
-  worker.dtype = ComputeDType(plan.options);
+  worker.dtype = plan.options.model.dtype;
   worker.threads = threads;
   worker.engine = EngineOptionsOf(plan.options, plan.config);
   SupervisorOptions supervisor;
@@ -137,6 +137,7 @@ absl::Status RunRanks(const ConfigArgs& args, const LearnerWork& work) {
   absl::StatusOr<RunPlan> plan = MakePlan(args, session->place().world_size);
   // All ranks read the same files: they agree, or the first error is everybody's.
   RETURN_IF_ERROR(transport::JoinStatus(session->world(), plan.status(), After(absl::Seconds(60))));
+  SetLogLevel(plan->options.log.level);
   const absl::Status status = RunRank(*plan, work, *session);
   if (!status.ok()) {
     if (session->place().world_size == 1) return status;

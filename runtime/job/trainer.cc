@@ -35,75 +35,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-algos::AdvantageOptions AdvantageOptionsOf(const AlgorithmOptions& options) {
-  algos::AdvantageOptions advantage;
-  switch (options.advantage) {
-    case Advantage::kGrpo:
-      advantage.estimator = algos::AdvantageEstimator::kGrpo;
-      break;
-    case Advantage::kDrGrpo:
-      advantage.estimator = algos::AdvantageEstimator::kDrGrpo;
-      break;
-    case Advantage::kGrpoLoo:
-      advantage.estimator = algos::AdvantageEstimator::kGrpoLoo;
-      break;
-    case Advantage::kRloo:
-      advantage.estimator = algos::AdvantageEstimator::kRloo;
-      break;
-    case Advantage::kReinforcePp:
-      advantage.estimator = algos::AdvantageEstimator::kReinforcePp;
-      break;
-    case Advantage::kReinforcePpBaseline:
-      advantage.estimator = algos::AdvantageEstimator::kReinforcePpBaseline;
-      break;
-    case Advantage::kGdpo:
-      advantage.estimator = algos::AdvantageEstimator::kGdpo;
-      break;
-  }
-  advantage.deviation =
-      options.advantage_std == AdvantageStd::kSample ? algos::Deviation::kSample : algos::Deviation::kPopulation;
-  advantage.eps = options.advantage_eps;
-  return advantage;
-}
-
-algos::PolicyLossOptions LossOptionsOf(const AlgorithmOptions& options, int64_t max_tokens) {
-  algos::PolicyLossOptions loss;
-  switch (options.loss) {
-    case Loss::kPpoClip:
-      loss.objective = algos::Objective::kPpoClip;
-      break;
-    case Loss::kReinforce:
-      loss.objective = algos::Objective::kReinforce;
-      break;
-    case Loss::kGspo:
-      loss.objective = algos::Objective::kGspoToken;
-      break;
-    case Loss::kCispo:
-      loss.objective = algos::Objective::kCispo;
-      break;
-  }
-  loss.clip_low = options.clip_ratio_low;
-  loss.clip_high = options.clip_ratio_high;
-  loss.dual_clip = options.clip_ratio_c;
-  loss.aggregation = static_cast<algos::Aggregation>(options.aggregation);  // the same list in both
-  loss.norm_length = static_cast<double>(options.norm_length_tokens > 0 ? options.norm_length_tokens : max_tokens);
-  loss.kl_coef = options.kl_loss_coef;
-  loss.kl_estimator = static_cast<algos::KlEstimator>(options.kl_estimator);
-  loss.kl_gradient = static_cast<algos::KlGradient>(options.kl_gradient);
-  return loss;
-}
-
-// Rates of the optimizer steps of a run.
-learner::ScheduleOptions ScheduleOf(const RunOptions& options) {
-  learner::ScheduleOptions schedule;
-  schedule.kind = static_cast<learner::ScheduleOptions::Kind>(options.learner.schedule);  // the same list in both
-  schedule.warmup_steps = options.learner.warmup_steps;
-  schedule.total_steps = options.run.steps * options.learner.mini_batches;
-  schedule.base = options.learner.lr;
-  schedule.min = options.learner.min_lr;
-  return schedule;
-}
-
 class Trainer {
  public:
   explicit Trainer(JobParts parts) : parts_(std::move(parts)), options_(parts_.options) {}
@@ -138,7 +69,7 @@ class Trainer {
     ASSIGN_OR_RETURN(source::PromptSource train,
                      source::PromptSource::Open({options_.data.train, options_.data.shuffle, seed}));
     train_ = std::make_unique<source::PromptSource>(std::move(train));
-    ASSIGN_OR_RETURN(reward_, rollout::MakeReward(RewardOptionsOf(options_.reward)));
+    ASSIGN_OR_RETURN(reward_, rollout::MakeReward(options_.reward));
     sampling_ = SamplingOf(parts_);
     encoder_ = std::make_unique<PromptEncoder>(parts_.text, MaxPromptTokens(options_, parts_.model.config));
     RETURN_IF_ERROR(CheckTrainingRows());
@@ -151,22 +82,19 @@ class Trainer {
     OpenProgress();
 
     learner::LearnerConfig config;
-    config.dtype = ComputeDType(options_);
-    config.recompute =
-        options_.learner.recompute == Recompute::kLayer ? model::Recompute::kLayer : model::Recompute::kNone;
+    config.dtype = options_.model.dtype;
+    config.recompute = options_.learner.recompute;
     config.max_positions = EngineOptionsOf(options_, parts_.model.config).max_context;
-    config.adamw = {options_.learner.beta1, options_.learner.beta2, options_.learner.eps,
-                    options_.learner.weight_decay};
+    config.adamw = options_.learner.adamw;
     config.max_grad_norm = options_.learner.max_grad_norm;
     ASSIGN_OR_RETURN(learner_, learner::Learner::Make(std::move(parts_.model), config, *parts_.pool));
-    update_options_.advantage = AdvantageOptionsOf(options_.algorithm);
-    update_options_.loss = LossOptionsOf(options_.algorithm, sampling_.max_tokens);
+    update_options_.advantage = options_.algorithm.advantage;
+    update_options_.loss = LossOptionsOf(options_);
     update_options_.part_weights = options_.reward.weights;
     update_options_.mini_batches = options_.learner.mini_batches;
     update_options_.micro_batch_tokens = options_.learner.micro_batch_tokens;
-    update_options_.packing = options_.learner.packing == Packing::kBinpack ? learner::PackingStrategy::kBinpack
-                                                                            : learner::PackingStrategy::kSequential;
-    update_options_.bit_check = static_cast<learner::BitCheck>(options_.check.bit_equal);
+    update_options_.packing = options_.learner.packing;
+    update_options_.bit_check = options_.check.bit_equal;
     RETURN_IF_ERROR(update_options_.loss.Validate());
     if (update_options_.loss.kl_coef > 0) {
       reference_ = Buffer(static_cast<size_t>(learner_->packed_bytes()));
@@ -265,7 +193,7 @@ class Trainer {
     std::vector<learner::ScoredGroup> groups = MakeGroups(prompts, batch);
 
     const auto learning_rate = [&](int mini_batch) {
-      return learner::LearningRate(ScheduleOf(options_), step_ * options_.learner.mini_batches + mini_batch);
+      return learner::LearningRate(ScheduleOptionsOf(options_), step_ * options_.learner.mini_batches + mini_batch);
     };
     report.learning_rate = learning_rate(0);
     const Clock::time_point train_start = Clock::now();
@@ -371,7 +299,7 @@ class Trainer {
 
   absl::Status Export(const std::string& name) {
     const std::string dir = folder_->ExportDir(name);
-    RETURN_IF_ERROR(model::ExportHf(learner_->model_config(), learner_->parameters(), ComputeDType(options_), dir));
+    RETURN_IF_ERROR(model::ExportHf(learner_->model_config(), learner_->parameters(), options_.model.dtype, dir));
     return parts_.text.tokenizer->WriteFiles(dir);
   }
 

@@ -142,7 +142,7 @@ class Setter {
     std::vector<std::string> names(choice.names.begin(), choice.names.end());
     for (size_t i = 0; i < names.size(); ++i) {
       if (names[i] == node_.text) {
-        choice.set(choice.target, static_cast<int>(i));
+        choice.set(i);
         return absl::OkStatus();
       }
     }

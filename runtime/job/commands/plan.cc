@@ -83,7 +83,7 @@ absl::Status PlanCommand(const ConfigArgs& args, int num_ranks, std::ostream& ou
   out << absl::StrFormat("model   %s: %s, %d layers, %.1f M parameters, context %d, computed in %s\n",
                          options.model.path, model::ArchitectureName(model->architecture), model->num_layers,
                          static_cast<double>(footprint.num_parameters) / 1e6, model->max_position_embeddings,
-                         options.model.dtype == ComputeType::kF32 ? "f32" : "bf16");
+                         DTypeName(options.model.dtype));
   PrintRanks(options, plan, footprint, out);
   PrintFootprint(options, footprint, out);
   return absl::OkStatus();

@@ -31,7 +31,7 @@ TEST(Commands, ConfigPrintsWhatTheReaderReads) {
   std::ostringstream all;
   ASSERT_OK(ConfigCommand({}, all));
   ASSERT_OK_AND_ASSIGN(const Config config, ParseConfig(all.str(), "all.yaml", {"model.path=m"}));
-  EXPECT_EQ(config.options.learner.lr, LearnerOptions().lr);
+  EXPECT_EQ(config.options.learner.schedule.base, LearnerOptions().schedule.base);
   EXPECT_THAT(ConfigCommand({"", {"run.seed=1"}}, all),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--config")));
   TempDir dir;

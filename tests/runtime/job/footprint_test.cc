@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/packed_model.h"
+#include "model/training_pass.h"
 #include "tests/testing/status_matchers.h"
 
 namespace lockstep::job {
@@ -32,7 +33,7 @@ model::ModelConfig SmallModel() {
 RunOptions SmallRun() {
   RunOptions options;
   options.model.path = "m";
-  options.model.dtype = ComputeType::kF32;
+  options.model.dtype = DType::kF32;
   options.data.max_prompt_tokens = 10;
   options.rollout.prompts_per_step = 2;
   options.rollout.n = 3;
@@ -62,12 +63,12 @@ TEST(Footprint, CountsParametersAndTheirCopies) {
 }
 
 TEST(Footprint, TransposedWeightsAreWhatTheLearnerAllocates) {
-  for (const ComputeType dtype : {ComputeType::kF32, ComputeType::kBf16}) {
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
     RunOptions options = SmallRun();
     options.model.dtype = dtype;
     ASSERT_OK_AND_ASSIGN(const Footprint footprint, EstimateFootprint(options, SmallModel()));
-    const int64_t bytes = dtype == ComputeType::kF32 ? model::TransposedModel<float>(SmallModel()).num_bytes()
-                                                     : model::TransposedModel<Bf16>(SmallModel()).num_bytes();
+    const int64_t bytes = dtype == DType::kF32 ? model::TransposedModel<float>(SmallModel()).num_bytes()
+                                               : model::TransposedModel<Bf16>(SmallModel()).num_bytes();
     EXPECT_NEAR(BytesOf(footprint, "weights, transposed for backward"), bytes, 64 * 13) << "but for alignment";
   }
 }
@@ -108,14 +109,14 @@ TEST(Footprint, OptionsThatCostMoreAreCounted) {
   };
   ASSERT_OK_AND_ASSIGN(const Footprint plain, EstimateFootprint(SmallRun(), SmallModel()));
   RunOptions kl = SmallRun();
-  kl.algorithm.kl_loss_coef = 0.1;
+  kl.algorithm.loss.kl_coef = 0.1;
   EXPECT_DOUBLE_EQ(train_flops(kl), 4 * plain.sample_flops);
   EXPECT_GT(BytesOf(*EstimateFootprint(kl, SmallModel()), "reference weights, packed"), 0);
   RunOptions two = SmallRun();
   two.learner.mini_batches = 2;
   EXPECT_DOUBLE_EQ(train_flops(two), 3.5 * plain.sample_flops) << "the second half takes one more forward pass";
   RunOptions recompute = SmallRun();
-  recompute.learner.recompute = Recompute::kLayer;
+  recompute.learner.recompute = model::Recompute::kLayer;
   EXPECT_GT(train_flops(recompute), plain.train_flops);
   EXPECT_LT(BytesOf(*EstimateFootprint(recompute, SmallModel()), "activations of a micro-batch"),
             BytesOf(plain, "activations of a micro-batch"));

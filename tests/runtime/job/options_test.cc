@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "model/training_pass.h"
 #include "tests/testing/status_matchers.h"
 
 namespace lockstep::job {
@@ -66,14 +67,20 @@ TEST(Options, EveryFieldPointsAtItsOwnPlace) {
   }
 }
 
-TEST(Options, EnumNamesAreAsManyAsTheirValues) {
-  EXPECT_EQ(EnumNames(Advantage{}).size(), static_cast<size_t>(Advantage::kGdpo) + 1);
-  EXPECT_EQ(EnumNames(Loss{}).size(), static_cast<size_t>(Loss::kCispo) + 1);
-  EXPECT_EQ(EnumNames(Aggregation{}).size(), static_cast<size_t>(Aggregation::kSeqMeanTokenSumNorm) + 1);
-  EXPECT_STREQ(EnumNames(Aggregation{})[static_cast<int>(Aggregation::kSeqMeanTokenSum)], "seq-mean-token-sum");
-  EXPECT_STREQ(EnumNames(Advantage{})[static_cast<int>(Advantage::kRloo)], "rloo");
-  EXPECT_STREQ(EnumNames(KlGradient{})[static_cast<int>(KlGradient::kScore)], "score");
-  EXPECT_STREQ(EnumNames(BitEqual{})[static_cast<int>(BitEqual::kOff)], "off");
+TEST(Options, EveryChoiceIsItsOwnValueAndReadsBack) {
+  RunOptions options;
+  const FieldList list = ListFields(options);
+  for (const Field& field : list.fields()) {
+    const auto* choice = std::get_if<EnumField>(&field.value);
+    if (choice == nullptr) continue;
+    for (size_t i = 0; i < choice->names.size(); ++i) {
+      choice->set(i);
+      EXPECT_EQ(choice->get(), i) << field.path << ": " << choice->names[i];
+      EXPECT_EQ(FieldText(field), choice->names[i]);
+    }
+  }
+  EXPECT_EQ(options.algorithm.advantage.estimator, algos::AdvantageEstimator::kGdpo);
+  EXPECT_EQ(options.learner.recompute, model::Recompute::kLayer);
 }
 
 TEST(Options, ValidateNamesFieldValueAndWhatIsValid) {
@@ -96,17 +103,17 @@ TEST(Options, ValidateNamesFieldValueAndWhatIsValid) {
   expect(After([](auto& o) { o.reward.num_processes = 0; }), "reward.num_processes is 0");
   expect(After([](auto& o) { o.reward.max_attempts = 0; }), "reward.max_attempts is 0");
   expect(After([&](auto& o) { o.reward.format_bonus = nan; }), "reward.format_bonus is nan");
-  expect(After([&](auto& o) { o.reward.weights = {{"a", nan}}; }), "reward.weights is a: nan");
-  expect(After([](auto& o) { o.algorithm.clip_ratio_low = 1.5; }),
+  expect(After([&](auto& o) { o.reward.weights = {{"a", nan}}; }), "reward.weights.a is nan");
+  expect(After([](auto& o) { o.algorithm.loss.clip_low = 1.5; }),
          "algorithm.clip_ratio_low is 1.5: it must be from 0 to 1");
-  expect(After([](auto& o) { o.algorithm.clip_ratio_c = 1; }),
+  expect(After([](auto& o) { o.algorithm.loss.dual_clip = 1; }),
          "algorithm.clip_ratio_c is 1: it must be 0 (off) or above 1");
-  expect(After([&](auto& o) { o.algorithm.kl_loss_coef = nan; }), "algorithm.kl_loss_coef is nan");
-  expect(After([](auto& o) { o.algorithm.advantage_eps = -1; }), "algorithm.advantage_eps is -1");
-  expect(After([](auto& o) { o.learner.lr = -1; }), "learner.lr is -1");
-  expect(After([](auto& o) { o.learner.min_lr = 1; }), "learner.min_lr is 1: it must be from 0 to learner.lr");
-  expect(After([](auto& o) { o.learner.beta2 = 1; }), "learner.beta2 is 1: it must be from 0 to below 1");
-  expect(After([](auto& o) { o.learner.eps = 0; }), "learner.eps is 0");
+  expect(After([&](auto& o) { o.algorithm.loss.kl_coef = nan; }), "algorithm.kl_loss_coef is nan");
+  expect(After([](auto& o) { o.algorithm.advantage.eps = -1; }), "algorithm.advantage_eps is -1");
+  expect(After([](auto& o) { o.learner.schedule.base = -1; }), "learner.lr is -1");
+  expect(After([](auto& o) { o.learner.schedule.min = 1; }), "learner.min_lr is 1: it must be from 0 to learner.lr");
+  expect(After([](auto& o) { o.learner.adamw.beta2 = 1; }), "learner.beta2 is 1: it must be from 0 to below 1");
+  expect(After([](auto& o) { o.learner.adamw.eps = 0; }), "learner.eps is 0");
   expect(After([](auto& o) { o.learner.max_grad_norm = -1; }), "learner.max_grad_norm is -1");
   expect(After([](auto& o) { o.learner.mini_batches = 0; }), "learner.mini_batches is 0");
   expect(After([](auto& o) { o.learner.micro_batch_tokens = 0; }), "learner.micro_batch_tokens is 0");

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "learner/policy_update.h"
+#include "model/training_pass.h"
 #include "runtime/base/status.h"
 #include "runtime/job/foreign_names.h"
 #include "tests/testing/status_matchers.h"
@@ -60,11 +62,11 @@ TEST(YamlReader, FillsEveryKindOfOption) {
   EXPECT_EQ(o.rollout.sampling.temperature, 0.7f);
   EXPECT_THAT(o.rollout.sampling.stop, ElementsAre("\n\n", "END"));
   EXPECT_THAT(o.rollout.sampling.stop_ids, ElementsAre(2, 0));
-  EXPECT_EQ(o.reward.kind, RewardKind::kProcess);
+  EXPECT_EQ(o.reward.kind, "process");
   EXPECT_THAT(o.reward.command, ElementsAre("python3", "reward.py"));
   EXPECT_THAT(o.reward.weights, UnorderedElementsAre(Pair("correct", 1.0), Pair("short", 0.25)));
-  EXPECT_EQ(o.learner.lr, 2e-5);
-  EXPECT_EQ(o.learner.recompute, Recompute::kLayer);
+  EXPECT_EQ(o.learner.schedule.base, 2e-5);
+  EXPECT_EQ(o.learner.recompute, model::Recompute::kLayer);
   EXPECT_FALSE(o.data.shuffle);
   EXPECT_THAT(o.roles.rollout, ElementsAre(1, 2));
   EXPECT_EQ(o.rollout.prompts_per_step, RolloutOptions().prompts_per_step) << "what is not written stays a default";
@@ -83,7 +85,7 @@ TEST(YamlReader, OverridesWinAndTextsNeedNoQuoting) {
                               R"(rollout.stop=["a", "b c"])", "run.dir=007", "roles.learner=auto"}));
   EXPECT_EQ(config.options.rollout.n, 16);
   EXPECT_EQ(config.options.reward.regex, R"(#### (-?\d+))");
-  EXPECT_EQ(config.options.check.bit_equal, BitEqual::kOff);
+  EXPECT_EQ(config.options.check.bit_equal, learner::BitCheck::kOff);
   EXPECT_THAT(config.options.rollout.sampling.stop, ElementsAre("a", "b c"));
   EXPECT_EQ(config.options.run.dir, "007");
 }
