@@ -27,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "learner/adamw.h"
+#include "model/kernels/matmul_backend.h"
 #include "model/load.h"
 #include "model/training_pass.h"
 #include "runtime/base/thread_pool.h"
@@ -37,6 +38,7 @@ namespace lockstep::learner {
 
 struct LearnerConfig {
   DType dtype = DType::kBf16;  // compute type
+  model::MatMulBackend matmul = model::MatMulBackend::kOwn;
   model::Recompute recompute = model::Recompute::kNone;
   int64_t max_positions = 2048;  // longest path
   AdamWOptions adamw;

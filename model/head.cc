@@ -81,7 +81,7 @@ void Head<T>::Backward(const PackedModel<T>& model, const TransposedModel<T>& tr
     pool_.ParallelFor((vocab + kWeightTaskRows - 1) / kWeightTaskRows, [&](int64_t task, int thread) {
       const int64_t begin = task * kWeightTaskRows, end = std::min(vocab, begin + kWeightTaskRows);
       weight_[thread].Resize(end - begin, width);
-      WeightGradient<T>(d_logits, begin, hidden.Rows(chunk, chunk_end), weight_[thread].view());
+      WeightGradient<T>(d_logits, begin, hidden.Rows(chunk, chunk_end), weight_[thread].view(), transposed.backend());
       sink.Add(entry.offset + begin * width, absl::MakeConstSpan(weight_[thread].data(), (end - begin) * width));
     });
   }

@@ -10,6 +10,10 @@ constexpr char kArithmetic[] = "own-1/";
 
 }  // namespace
 
-std::string KernelSignature() { return kArithmetic + std::string(internal::KernelTargetName()); }
+std::string KernelSignature(MatMulBackend backend) {
+  std::string signature = kArithmetic + std::string(internal::KernelTargetName());
+  if (backend == MatMulBackend::kOneDnn) signature += " " + OneDnnSignature();
+  return signature;
+}
 
 }  // namespace lockstep::model

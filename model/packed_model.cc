@@ -95,28 +95,30 @@ const char* HeadName(const ModelConfig& config) {
   return config.tie_word_embeddings ? kEmbeddingName : "lm_head.weight";
 }
 
-PackedLayout::PackedLayout(const ModelConfig& config, DType dtype) : dtype_(dtype) {
+PackedLayout::PackedLayout(const ModelConfig& config, DType dtype, MatMulBackend backend)
+    : dtype_(dtype), backend_(backend) {
   const Dimensions size(config);
   const int64_t element = SizeOf(dtype);
   const int64_t gain = size.hidden * static_cast<int64_t>(sizeof(float));
   const int64_t head_gain = config.head_dim * static_cast<int64_t>(sizeof(float));
   Allocator take;
+  const auto matrix = [&](int64_t n, int64_t k) { return take.Take(PackedSize(n, k, backend) * element); };
   embedding_ = take.Take(size.vocab * size.hidden * element);
   for (int64_t i = 0; i < config.num_layers; ++i) {
     Layer layer;
     layer.attention_norm = take.Take(gain);
-    layer.qkv = take.Take(PackedSize(size.qkv, size.hidden) * element);
+    layer.qkv = matrix(size.qkv, size.hidden);
     layer.qkv_bias = config.attention_bias ? take.Take(size.qkv * static_cast<int64_t>(sizeof(float))) : -1;
     layer.query_norm = config.qk_norm ? take.Take(head_gain) : -1;
     layer.key_norm = config.qk_norm ? take.Take(head_gain) : -1;
-    layer.output = take.Take(PackedSize(size.hidden, size.query) * element);
+    layer.output = matrix(size.hidden, size.query);
     layer.mlp_norm = take.Take(gain);
-    layer.gate_up = take.Take(PackedSize(2 * size.intermediate, size.hidden) * element);
-    layer.down = take.Take(PackedSize(size.hidden, size.intermediate) * element);
+    layer.gate_up = matrix(2 * size.intermediate, size.hidden);
+    layer.down = matrix(size.hidden, size.intermediate);
     layers_.push_back(layer);
   }
   final_norm_ = take.Take(gain);
-  head_ = take.Take(PackedSize(size.vocab, size.hidden) * element);
+  head_ = matrix(size.vocab, size.hidden);
   num_bytes_ = take.total();
 }
 
@@ -124,8 +126,8 @@ template <typename T>
 PackedModel<T>::PackedModel(const ModelConfig& config, const PackedLayout& layout, const uint8_t* memory) {
   CHECK(layout.dtype() == DTypeOf<T>::value);
   const Dimensions size(config);
-  const auto matrix = [memory](int64_t offset, int64_t n, int64_t k) {
-    return PackedMatrix<T>(reinterpret_cast<const T*>(memory + offset), n, k);
+  const auto matrix = [&](int64_t offset, int64_t n, int64_t k) {
+    return PackedMatrix<T>(reinterpret_cast<const T*>(memory + offset), n, k, layout.backend());
   };
   embedding = Matrix<const T>(reinterpret_cast<const T*>(memory + layout.embedding()), size.vocab, size.hidden);
   for (const PackedLayout::Layer& at : layout.layers()) {
@@ -155,10 +157,10 @@ void PackModel(ThreadPool& pool, const ModelConfig& config, const Parameters& pa
       const PackedLayout::Layer& at = layout.layers()[i];
       const LayerNames names(i);
       const LayerBlocks blocks(size, parameters, names);
-      PackWeights<T>(team, blocks.qkv, size.hidden, At<T>(memory, at.qkv));
-      PackWeights<T>(team, blocks.output, size.query, At<T>(memory, at.output));
-      PackWeights<T>(team, blocks.gate_up, size.hidden, At<T>(memory, at.gate_up));
-      PackWeights<T>(team, blocks.down, size.intermediate, At<T>(memory, at.down));
+      PackWeights<T>(team, blocks.qkv, size.hidden, At<T>(memory, at.qkv), layout.backend());
+      PackWeights<T>(team, blocks.output, size.query, At<T>(memory, at.output), layout.backend());
+      PackWeights<T>(team, blocks.gate_up, size.hidden, At<T>(memory, at.gate_up), layout.backend());
+      PackWeights<T>(team, blocks.down, size.intermediate, At<T>(memory, at.down), layout.backend());
       if (team.rank() != 0) continue;
       CopyFloats(Find(parameters, names.attention_norm), size.hidden, memory + at.attention_norm);
       CopyFloats(Find(parameters, names.mlp_norm), size.hidden, memory + at.mlp_norm);
@@ -176,16 +178,16 @@ void PackModel(ThreadPool& pool, const ModelConfig& config, const Parameters& pa
     }
     if (team.rank() == 0) CopyFloats(Find(parameters, kFinalNormName), size.hidden, memory + layout.final_norm());
     const WeightRows head[] = {{Find(parameters, HeadName(config)), size.vocab}};
-    PackWeights<T>(team, head, size.hidden, At<T>(memory, layout.head()));
+    PackWeights<T>(team, head, size.hidden, At<T>(memory, layout.head()), layout.backend());
   });
 }
 
 template <typename T>
-TransposedModel<T>::TransposedModel(const ModelConfig& config) {
+TransposedModel<T>::TransposedModel(const ModelConfig& config, MatMulBackend backend) {
   const Dimensions size(config);
   Allocator take;
   const auto place = [&](int64_t n, int64_t k) {
-    return take.Take(PackedSize(n, k) * static_cast<int64_t>(sizeof(T)));
+    return take.Take(PackedSize(n, k, backend) * static_cast<int64_t>(sizeof(T)));
   };
   struct Offsets {
     int64_t qkv, output, gate_up, down;
@@ -198,7 +200,7 @@ TransposedModel<T>::TransposedModel(const ModelConfig& config) {
   const int64_t head = place(size.hidden, size.vocab);
   memory_ = Buffer(static_cast<size_t>(take.total()));
   const auto matrix = [&](int64_t offset, int64_t n, int64_t k) {
-    return PackedMatrix<T>(At<T>(memory_.data(), offset), n, k);
+    return PackedMatrix<T>(At<T>(memory_.data(), offset), n, k, backend);
   };
   for (const Offsets& at : offsets) {
     layers_.push_back({matrix(at.qkv, size.hidden, size.qkv), matrix(at.output, size.query, size.hidden),
@@ -215,13 +217,13 @@ void TransposedModel<T>::Pack(ThreadPool& pool, const ModelConfig& config, const
   pool.Run([&](Team& team) {
     for (int64_t i = 0; i < config.num_layers; ++i) {
       const LayerBlocks blocks(size, parameters, LayerNames(i));
-      PackTransposed<T>(team, blocks.qkv, size.hidden, writable(layers_[i].qkv));
-      PackTransposed<T>(team, blocks.output, size.query, writable(layers_[i].output));
-      PackTransposed<T>(team, blocks.gate_up, size.hidden, writable(layers_[i].gate_up));
-      PackTransposed<T>(team, blocks.down, size.intermediate, writable(layers_[i].down));
+      PackTransposed<T>(team, blocks.qkv, size.hidden, writable(layers_[i].qkv), backend());
+      PackTransposed<T>(team, blocks.output, size.query, writable(layers_[i].output), backend());
+      PackTransposed<T>(team, blocks.gate_up, size.hidden, writable(layers_[i].gate_up), backend());
+      PackTransposed<T>(team, blocks.down, size.intermediate, writable(layers_[i].down), backend());
     }
     const WeightRows head[] = {{Find(parameters, HeadName(config)), size.vocab}};
-    PackTransposed<T>(team, head, size.hidden, writable(head_));
+    PackTransposed<T>(team, head, size.hidden, writable(head_), backend());
   });
 }
 

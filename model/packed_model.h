@@ -1,6 +1,6 @@
 // A model's weights in the form that the kernels read: one block of memory, so that it can be published in shared
-// memory and mapped read-only by every reader. Matrices are packed (model/kernels/matmul.h) and stored as T; norm gains
-// and biases stay float32.
+// memory and mapped read-only by every reader. Matrices are packed for one backend (model/kernels/matmul.h) and stored
+// as T; norm gains and biases stay float32.
 //
 //   PackedLayout layout(config, DType::kBf16);
 //   PackModel<Bf16>(pool, config, parameters, layout, memory);       // memory: [layout.num_bytes()], 64-byte aligned
@@ -34,10 +34,11 @@ class PackedLayout {
   struct Layer {
     int64_t attention_norm, qkv, qkv_bias, query_norm, key_norm, output, mlp_norm, gate_up, down;
   };
-  PackedLayout(const ModelConfig& config, DType dtype);
+  PackedLayout(const ModelConfig& config, DType dtype, MatMulBackend backend = MatMulBackend::kOwn);
 
   int64_t num_bytes() const { return num_bytes_; }
   DType dtype() const { return dtype_; }
+  MatMulBackend backend() const { return backend_; }
   int64_t embedding() const { return embedding_; }
   int64_t final_norm() const { return final_norm_; }
   int64_t head() const { return head_; }
@@ -45,6 +46,7 @@ class PackedLayout {
 
  private:
   DType dtype_;
+  MatMulBackend backend_;
   int64_t num_bytes_ = 0;
   int64_t embedding_ = 0, final_norm_ = 0, head_ = 0;
   std::vector<Layer> layers_;
@@ -85,10 +87,11 @@ class TransposedModel {
     PackedMatrix<T> qkv, output, gate_up,
         down;  // [hidden, qkv], [query, hidden], [hidden, 2 intermediate], [intermediate, hidden]
   };
-  explicit TransposedModel(const ModelConfig& config);
+  explicit TransposedModel(const ModelConfig& config, MatMulBackend backend = MatMulBackend::kOwn);
   void Pack(ThreadPool& pool, const ModelConfig& config, const Parameters& parameters);
   const Layer& layer(int64_t index) const { return layers_[index]; }
   const PackedMatrix<T>& head() const { return head_; }  // [hidden, vocab]
+  MatMulBackend backend() const { return head_.backend; }
   int64_t num_bytes() const { return static_cast<int64_t>(memory_.size()); }
 
  private:

@@ -150,13 +150,13 @@ void TrainingPass<T>::AddWeightTasks(Matrix<const T> dy, int64_t column, Matrix<
 }
 
 template <typename T>
-void TrainingPass<T>::RunWeightTasks(const std::vector<WeightTask>& tasks, GradientSink& sink) {
+void TrainingPass<T>::RunWeightTasks(const std::vector<WeightTask>& tasks, MatMulBackend backend, GradientSink& sink) {
   pool_.ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int thread) {
     const WeightTask& task = tasks[index];
     OwnedMatrix<float>& weight = threads_[thread].weight;
     const int64_t rows = task.row_end - task.row_begin;
     weight.Resize(rows, task.x.cols);
-    WeightGradient<T>(task.dy, task.column + task.row_begin, task.x, weight.view());
+    WeightGradient<T>(task.dy, task.column + task.row_begin, task.x, weight.view(), backend);
     sink.Add(task.offset + task.row_begin * task.x.cols, absl::MakeConstSpan(weight.data(), rows * task.x.cols));
   });
 }
@@ -219,7 +219,7 @@ void TrainingPass<T>::Backward(const PackedModel<T>& model, const TransposedMode
     AddWeightTasks(backward_.d_qkv.view(), 0, normed, layout.Get(names.q), tasks);
     AddWeightTasks(backward_.d_qkv.view(), size.query, normed, layout.Get(names.k), tasks);
     AddWeightTasks(backward_.d_qkv.view(), size.query + size.key_value, normed, layout.Get(names.v), tasks);
-    RunWeightTasks(tasks, sink);
+    RunWeightTasks(tasks, transposed.backend(), sink);
     AddPartials(0, size.hidden, layout.Get(names.mlp_norm).offset, sink);
     AddPartials(size.hidden, size.hidden, layout.Get(names.attention_norm).offset, sink);
     if (config.attention_bias) {

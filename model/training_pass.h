@@ -102,7 +102,7 @@ class TrainingPass {
   };
   void AddWeightTasks(Matrix<const T> dy, int64_t column, Matrix<const T> x, const ParameterLayout::Entry& entry,
                       std::vector<WeightTask>& tasks);
-  void RunWeightTasks(const std::vector<WeightTask>& tasks, GradientSink& sink);
+  void RunWeightTasks(const std::vector<WeightTask>& tasks, MatMulBackend backend, GradientSink& sink);
   // Adds up the tiles' partial sums in tile order, columns [begin, begin + count) of partials_, and hands them over.
   void AddPartials(int64_t begin, int64_t count, int64_t offset, GradientSink& sink);
 

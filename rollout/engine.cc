@@ -47,7 +47,7 @@ class EngineOf final : public Engine {
         options_(options),
         pool_(pool),
         stop_watchers_(std::move(stop_watchers)),
-        layout_(config, DTypeOf<T>::value),
+        layout_(config, DTypeOf<T>::value, options.matmul),
         transformer_(config, options.max_context),
         forward_(transformer_, pool),
         blocks_(options.kv_blocks),

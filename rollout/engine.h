@@ -24,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "model/kernels/matmul_backend.h"
 #include "model/model_config.h"
 #include "runtime/base/philox.h"
 #include "runtime/base/thread_pool.h"
@@ -43,6 +44,8 @@ struct EngineOptions {
   int32_t prefill_tokens = 512;
   // Prompt and completion together.
   int32_t max_context = 2048;
+  // Who multiplies; the weights must be packed for it.
+  model::MatMulBackend matmul = model::MatMulBackend::kOwn;
   absl::Status Validate() const;
 };
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "model/kernels/cpu/matmul_kernels.h"
+#include "model/kernels/cpu/onednn_matmul.h"
 #include "runtime/base/check.h"
 
 namespace lockstep::model {
@@ -148,17 +149,25 @@ void PackPanel(absl::Span<const WeightRows> blocks, int64_t n, int64_t k, int64_
 
 }  // namespace
 
-int64_t PackedSize(int64_t n, int64_t k) { return NumPanels(n) * kPanel * k; }
+int64_t PackedSize(int64_t n, int64_t k, MatMulBackend backend) {
+  return backend == MatMulBackend::kOneDnn ? internal::OneDnnPackedSize(n, k) : NumPanels(n) * kPanel * k;
+}
+
+int64_t RepresentativeOutputs(int64_t n, MatMulBackend backend) {
+  return backend == MatMulBackend::kOneDnn ? internal::OneDnnRepresentativeOutputs(n) : std::min(n, kPanel);
+}
 
 template <typename T>
-void PackWeights(Team& team, absl::Span<const WeightRows> blocks, int64_t k, T* packed) {
+void PackWeights(Team& team, absl::Span<const WeightRows> blocks, int64_t k, T* packed, MatMulBackend backend) {
+  if (backend == MatMulBackend::kOneDnn) return internal::OneDnnPackWeights(team, blocks, k, packed);
   const int64_t n = TotalRows(blocks);
   for (int64_t p = team.rank(); p < NumPanels(n); p += team.size()) PackPanel(blocks, n, k, p, packed + p * k * kPanel);
   team.Sync();
 }
 
 template <typename T>
-void PackTransposed(Team& team, absl::Span<const WeightRows> blocks, int64_t k, T* packed) {
+void PackTransposed(Team& team, absl::Span<const WeightRows> blocks, int64_t k, T* packed, MatMulBackend backend) {
+  if (backend == MatMulBackend::kOneDnn) return internal::OneDnnPackTransposed(team, blocks, k, packed);
   const int64_t depth = TotalRows(blocks);
   alignas(64) float padded[kPanel];
   for (int64_t p = team.rank(); p < NumPanels(k); p += team.size()) {
@@ -182,6 +191,7 @@ void PackTransposed(Team& team, absl::Span<const WeightRows> blocks, int64_t k, 
 template <typename T, typename Out>
 void MatMul(Team& team, Matrix<const T> x, const PackedMatrix<T>& w, Matrix<Out> y, Store store) {
   CHECK_EQ(y.cols, w.n);
+  if (w.backend == MatMulBackend::kOneDnn) return internal::OneDnnMatMul(team, x, w, y, store);
   const int64_t panels = NumPanels(w.n);
   const int64_t begin = panels * team.rank() / team.size();
   const int64_t end = panels * (team.rank() + 1) / team.size();
@@ -193,18 +203,11 @@ void MatMul(Team& team, Matrix<const T> x, const PackedMatrix<T>& w, Matrix<Out>
 }
 
 template <typename T>
-void MatMulPiece(Matrix<const T> x, const PackedMatrix<T>& w, int64_t n_begin, int64_t n_end, Matrix<float> y) {
-  CHECK_EQ(n_begin % kPanel, 0);
-  CHECK_EQ(y.cols, n_end - n_begin);
-  CHECK_LE(n_end, w.n);
-  ProductPanels(x, w, n_begin / kPanel, NumPanels(n_end), n_end, y, Store::kSet);
-}
-
-template <typename T>
-void WeightGradient(Matrix<const T> dy, int64_t row_begin, Matrix<const T> x, Matrix<float> dw) {
+void WeightGradient(Matrix<const T> dy, int64_t row_begin, Matrix<const T> x, Matrix<float> dw, MatMulBackend backend) {
   CHECK_EQ(dy.rows, x.rows);
   CHECK_EQ(dw.cols, x.cols);
   CHECK_LE(row_begin + dw.rows, dy.cols);
+  if (backend == MatMulBackend::kOneDnn) return internal::OneDnnWeightGradient(dy, row_begin, x, dw);
   Scratch& scratch = ThreadScratch();
   const int64_t rows = dw.rows;
   const int64_t panels = NumPanels(x.cols);
@@ -247,12 +250,11 @@ void WeightGradient(Matrix<const T> dy, int64_t row_begin, Matrix<const T> x, Ma
   }
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                                           \
-  template void PackWeights<T>(Team&, absl::Span<const WeightRows>, int64_t, T*);                         \
-  template void PackTransposed<T>(Team&, absl::Span<const WeightRows>, int64_t, T*);                      \
-  template void MatMul<T, float>(Team&, Matrix<const T>, const PackedMatrix<T>&, Matrix<float>, Store);   \
-  template void MatMulPiece<T>(Matrix<const T>, const PackedMatrix<T>&, int64_t, int64_t, Matrix<float>); \
-  template void WeightGradient<T>(Matrix<const T>, int64_t, Matrix<const T>, Matrix<float>);
+#define LOCKSTEP_INSTANTIATE(T)                                                                         \
+  template void PackWeights<T>(Team&, absl::Span<const WeightRows>, int64_t, T*, MatMulBackend);        \
+  template void PackTransposed<T>(Team&, absl::Span<const WeightRows>, int64_t, T*, MatMulBackend);     \
+  template void MatMul<T, float>(Team&, Matrix<const T>, const PackedMatrix<T>&, Matrix<float>, Store); \
+  template void WeightGradient<T>(Matrix<const T>, int64_t, Matrix<const T>, Matrix<float>, MatMulBackend);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(Bf16)
 #undef LOCKSTEP_INSTANTIATE
