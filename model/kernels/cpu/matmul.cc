@@ -13,13 +13,18 @@ namespace {
 
 using internal::ConvertToBf16;
 using internal::ConvertToFloat;
+using internal::kTileRows;
+using internal::NextBlock;
 using internal::PanelProduct;
+using internal::SpreadOverTiles;
 
-// Blocks that keep the working set in the caches: a panel block of 128 x 48 floats (24 KB) in L1, as many outputs (128
-// rows x 48) beside it in L2. Chains continue across blocks through float32 memory, so the sizes do not touch the bits.
-constexpr int64_t kDepthBlock = 128;
+// Blocks that keep the working set in the caches: a panel block of 96 x 48 floats (18 KB) in L1, the float32 inputs
+// (128 rows x 1536) and the tiles beside it in L2. Chains continue across blocks through float32 memory, so the sizes
+// do not touch the bits.
+constexpr int64_t kDepthBlock = 96;
+constexpr int64_t kInputBlock = 16 * kDepthBlock;
 constexpr int64_t kRowBlock = 128;
-constexpr int64_t kGradientDepth = 256;
+constexpr int64_t kGradientDepth = 128;
 
 int64_t NumPanels(int64_t n) { return (n + kPanel - 1) / kPanel; }
 
@@ -50,14 +55,6 @@ FloatRows AsFloat(Matrix<const Bf16> x, Buffer& buffer) {
   return {copy, x.cols};
 }
 
-// Weights come from memory once a product: asking for the next block while this one is multiplied hides the way.
-template <typename T>
-void PrefetchBlock(const T* block, int64_t depth) {
-  const char* bytes = reinterpret_cast<const char*>(block);
-  const int64_t size = depth * kPanel * static_cast<int64_t>(sizeof(T));
-  for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(bytes + i, 0, 2);
-}
-
 const float* PanelBlock(const float* panel, int64_t, Buffer&) { return panel; }
 const float* PanelBlock(const Bf16* panel, int64_t depth, Buffer& buffer) {
   float* copy = Scratch::Get<float>(buffer, kDepthBlock * kPanel);
@@ -74,29 +71,55 @@ void StoreRow(const float* from, int64_t count, Store store, float* to) {
 }
 void StoreRow(const float* from, int64_t count, Store, Bf16* to) { ConvertToBf16(from, count, to); }
 
-// Panels [panel_begin, panel_end) of the product of at most kRowBlock rows; y's column 0 is output panel_begin *
-// kPanel.
+// What one call multiplies: panels [panel_begin, panel_end), inputs [k_begin, k_end).
+struct ProductRange {
+  int64_t panel_begin, panel_end, k_begin, k_end;
+};
+
+// The block of weights that follows inputs [.., k) of panel p.
+template <typename T>
+NextBlock BlockAfter(const PackedMatrix<T>& w, const ProductRange& range, int64_t p, int64_t k) {
+  if (k >= range.k_end) {
+    if (p + 1 == range.panel_end) return {};
+    ++p;
+    k = range.k_begin;
+  }
+  const int64_t count = std::min(kDepthBlock, range.k_end - k) * kPanel;
+  return {w.data + p * w.panel_stride + k * kPanel, count * static_cast<int64_t>(sizeof(T))};
+}
+
+// One panel: tile (+)= x * w over the range's inputs. x's column 0 is input k_begin.
+template <typename T>
+void PanelBlocks(FloatRows x, int64_t rows, const PackedMatrix<T>& w, const ProductRange& range, int64_t p,
+                 float* tile) {
+  const T* panel = w.data + p * w.panel_stride;
+  for (int64_t k = range.k_begin; k < range.k_end; k += kDepthBlock) {
+    const int64_t depth = std::min(kDepthBlock, range.k_end - k);
+    const float* weights = PanelBlock(panel + k * kPanel, depth, ThreadScratch().panel);
+    PanelProduct(rows, depth, {x.data + (k - range.k_begin), kTileRows * x.stride, x.stride, 1}, weights, tile, k > 0,
+                 BlockAfter(w, range, p, k + depth));
+  }
+}
+
+// The product of at most kRowBlock rows; y's column 0 is output panel_begin * kPanel, its last one n_end - 1.
 template <typename T, typename Out>
-void ProductBlock(FloatRows x, int64_t rows, const PackedMatrix<T>& w, int64_t panel_begin, int64_t panel_end,
-                  int64_t n_end, Matrix<Out> y, Store store) {
-  Scratch& scratch = ThreadScratch();
-  float* tile = Scratch::Get<float>(scratch.tile, kRowBlock * kPanel);
-  for (int64_t p = panel_begin; p < panel_end; ++p) {
-    const T* panel = w.data + p * w.panel_stride;
-    for (int64_t k = 0; k < w.k; k += kDepthBlock) {
-      const int64_t depth = std::min(kDepthBlock, w.k - k);
-      const int64_t next = k + depth;
-      if (next < w.k) {
-        PrefetchBlock(panel + next * kPanel, std::min(kDepthBlock, w.k - next));
-      } else if (p + 1 < panel_end) {
-        PrefetchBlock(panel + w.panel_stride, std::min(kDepthBlock, w.k));
+void ProductBlock(Matrix<const T> x, const PackedMatrix<T>& w, int64_t panel_begin, int64_t panel_end, int64_t n_end,
+                  Matrix<Out> y, Store store) {
+  // Tiles of all panels stay where the inputs come in several blocks, else one serves all.
+  const int64_t tile_stride = w.k > kInputBlock ? x.rows * kPanel : 0;
+  float* tiles = Scratch::Get<float>(ThreadScratch().tile, x.rows * kPanel + (panel_end - panel_begin) * tile_stride);
+  for (int64_t k = 0; k < w.k; k += kInputBlock) {
+    const ProductRange range{panel_begin, panel_end, k, std::min(w.k, k + kInputBlock)};
+    const FloatRows floats = AsFloat(x.Cols(k, range.k_end), ThreadScratch().x);
+    for (int64_t p = panel_begin; p < panel_end; ++p) {
+      float* tile = tiles + (p - panel_begin) * tile_stride;
+      PanelBlocks(floats, x.rows, w, range, p, tile);
+      if (range.k_end < w.k) continue;
+      const int64_t count = std::min(kPanel, n_end - p * kPanel);
+      for (int64_t r = 0; r < x.rows; ++r) {
+        StoreRow(tile + r * kPanel, count, store, y.row(r) + (p - panel_begin) * kPanel);
       }
-      PanelProduct(rows, depth, x.data + k, x.stride, 1, PanelBlock(panel + k * kPanel, depth, scratch.panel), tile,
-                   k > 0);
     }
-    const int64_t column = (p - panel_begin) * kPanel;
-    const int64_t count = std::min(kPanel, n_end - p * kPanel);
-    for (int64_t r = 0; r < rows; ++r) StoreRow(tile + r * kPanel, count, store, y.row(r) + column);
   }
 }
 
@@ -107,8 +130,7 @@ void ProductPanels(Matrix<const T> x, const PackedMatrix<T>& w, int64_t panel_be
   CHECK_EQ(x.rows, y.rows);
   for (int64_t r = 0; r < x.rows; r += kRowBlock) {
     const int64_t end = std::min(x.rows, r + kRowBlock);
-    const FloatRows block = AsFloat(x.Rows(r, end), ThreadScratch().x);
-    ProductBlock(block, end - r, w, panel_begin, panel_end, n_end, y.Rows(r, end), store);
+    ProductBlock(x.Rows(r, end), w, panel_begin, panel_end, n_end, y.Rows(r, end), store);
   }
 }
 
@@ -132,6 +154,9 @@ void StoreElements(const float* from, int64_t count, float* to) {
 }
 void StoreElements(const float* from, int64_t count, Bf16* to) { ConvertToBf16(from, count, to); }
 
+void LoadElements(const float* from, int64_t count, float* to) { StoreElements(from, count, to); }
+void LoadElements(const Bf16* from, int64_t count, float* to) { ConvertToFloat(from, count, to); }
+
 template <typename T>
 void PackPanel(absl::Span<const WeightRows> blocks, int64_t n, int64_t k, int64_t p, T* panel) {
   constexpr int64_t kColumns = 16;  // columns transposed at a time: one cache line of each weight row
@@ -145,6 +170,18 @@ void PackPanel(absl::Span<const WeightRows> blocks, int64_t n, int64_t k, int64_
     }
     StoreElements(block, count * kPanel, panel + c * kPanel);
   }
+}
+
+// Columns of panel p of the inputs as float32, filled up with zeros.   // [x.rows][kPanel]
+template <typename T>
+const float* GradientPanel(Matrix<const T> x, int64_t p) {
+  float* panel = Scratch::Get<float>(ThreadScratch().panel, kGradientDepth * kPanel);
+  const int64_t count = std::min(kPanel, x.cols - p * kPanel);
+  for (int64_t i = 0; i < x.rows; ++i) {
+    LoadElements(x.row(i) + p * kPanel, count, panel + i * kPanel);
+    std::fill(panel + i * kPanel + count, panel + (i + 1) * kPanel, 0.0f);
+  }
+  return panel;
 }
 
 }  // namespace
@@ -209,43 +246,25 @@ void WeightGradient(Matrix<const T> dy, int64_t row_begin, Matrix<const T> x, Ma
   CHECK_LE(row_begin + dw.rows, dy.cols);
   if (backend == MatMulBackend::kOneDnn) return internal::OneDnnWeightGradient(dy, row_begin, x, dw);
   Scratch& scratch = ThreadScratch();
-  const int64_t rows = dw.rows;
-  const int64_t panels = NumPanels(x.cols);
-  float* a = Scratch::Get<float>(scratch.x, kGradientDepth * rows);        // [depth][rows]
-  float* b = Scratch::Get<float>(scratch.panel, kGradientDepth * kPanel);  // [depth][kPanel]
-  float* c = Scratch::Get<float>(scratch.tile, panels * rows * kPanel);    // [panels][rows][kPanel]
+  const int64_t rows = dw.rows, panels = NumPanels(x.cols), tiles = (rows + kTileRows - 1) / kTileRows;
+  constexpr int64_t kTileStride = kGradientDepth * kTileRows;
+  float* a = Scratch::Get<float>(scratch.x, tiles * kTileStride);        // [tiles][depth][kTileRows]
+  float* c = Scratch::Get<float>(scratch.tile, panels * rows * kPanel);  // [panels][rows][kPanel]
   for (int64_t t = 0; t < x.rows; t += kGradientDepth) {
     const int64_t depth = std::min(kGradientDepth, x.rows - t);
     for (int64_t i = 0; i < depth; ++i) {
-      const T* from = dy.row(t + i) + row_begin;
-      if constexpr (std::is_same_v<T, float>) {
-        StoreElements(from, rows, a + i * rows);
-      } else {
-        ConvertToFloat(from, rows, a + i * rows);
-      }
+      SpreadOverTiles(dy.row(t + i) + row_begin, rows, a + i * kTileRows, kTileStride);
     }
     for (int64_t p = 0; p < panels; ++p) {
-      const int64_t count = std::min(kPanel, x.cols - p * kPanel);
-      for (int64_t i = 0; i < depth; ++i) {
-        const T* from = x.row(t + i) + p * kPanel;
-        if constexpr (std::is_same_v<T, float>) {
-          StoreElements(from, count, b + i * kPanel);
-        } else {
-          ConvertToFloat(from, count, b + i * kPanel);
-        }
-        std::fill(b + i * kPanel + count, b + (i + 1) * kPanel, 0.0f);
-      }
-      PanelProduct(rows, depth, a, 1, rows, b, c + p * rows * kPanel, t > 0);
+      const float* b = GradientPanel(x.Rows(t, t + depth), p);
+      PanelProduct(rows, depth, {a, kTileStride, 1, kTileRows}, b, c + p * rows * kPanel, t > 0);
     }
   }
+  if (x.rows == 0) std::fill(c, c + panels * rows * kPanel, 0.0f);
   for (int64_t p = 0; p < panels; ++p) {
     const int64_t count = std::min(kPanel, x.cols - p * kPanel);
     for (int64_t r = 0; r < rows; ++r) {
-      if (x.rows == 0) {
-        std::fill(dw.row(r) + p * kPanel, dw.row(r) + p * kPanel + count, 0.0f);
-      } else {
-        StoreElements(c + (p * rows + r) * kPanel, count, dw.row(r) + p * kPanel);
-      }
+      StoreElements(c + (p * rows + r) * kPanel, count, dw.row(r) + p * kPanel);
     }
   }
 }
