@@ -38,9 +38,6 @@ absl::Status CheckRowInvariance(MatMulBackend backend, absl::Span<const ProductS
 // kOneDnn: that it can be used, and that rows are invariant for all shapes of the model. kOwn: always OK.
 absl::Status CheckBackend(MatMulBackend backend, DType dtype, const ModelConfig& config);
 
-// What a user may ask for. kAuto looks at the machine's instructions alone, so equal machines choose alike.
-enum class MatMulChoice : uint8_t { kAuto, kOneDnn, kOwn };
-
 // The backend to compute with. Where oneDNN is chosen and fails its check, a warning says why and the own product takes
 // its place. One process of a job chooses, the others are told and only check.
 MatMulBackend ChooseMatMulBackend(MatMulChoice choice, DType dtype, const ModelConfig& config);

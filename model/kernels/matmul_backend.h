@@ -19,6 +19,9 @@ namespace lockstep::model {
 
 enum class MatMulBackend : uint8_t { kOwn, kOneDnn };
 
+// What a user may ask for. kAuto looks at the machine's instructions alone, so equal machines choose alike.
+enum class MatMulChoice : uint8_t { kAuto, kOneDnn, kOwn };
+
 const char* MatMulBackendName(MatMulBackend backend);  // "own", "onednn"
 
 // OK where kOneDnn can multiply by an [n, k] matrix of that type here: one packed layout must serve every number of
