@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -74,10 +75,10 @@ struct LoadedSetup {
   PackedLayout layout;
   Buffer memory;
   Transformer<T> transformer;
-  LoadedSetup(LoadedModel model, int threads)
+  LoadedSetup(LoadedModel model, int threads, MatMulBackend backend = MatMulBackend::kOwn)
       : loaded(std::move(model)),
         pool(threads),
-        layout(loaded.config, DTypeOf<T>::value),
+        layout(loaded.config, DTypeOf<T>::value, backend),
         memory(layout.num_bytes()),
         transformer(loaded.config, 256) {
     PackModel<T>(pool, loaded.config, loaded.parameters, layout, memory.data());
@@ -85,15 +86,21 @@ struct LoadedSetup {
   PackedModel<T> packed() const { return PackedModel<T>(loaded.config, layout, memory.data()); }
 };
 
-class GoldenModel : public ::testing::TestWithParam<const char*> {};
+// Of the backend under test.
+#define LOCKSTEP_NEEDS_BACKEND(dtype)                                                        \
+  if (std::get<1>(GetParam()) == MatMulBackend::kOneDnn && !CheckOneDnn(dtype, 64, 64).ok()) \
+  GTEST_SKIP() << "SKIPPED: oneDNN has no " << DTypeName(dtype) << " product on this machine"
+
+class GoldenModel : public ::testing::TestWithParam<std::tuple<const char*, MatMulBackend>> {};
 
 TEST_P(GoldenModel, LogitsAndLogProbsAgree) {
   LOCKSTEP_NEEDS_SHARED();
-  const std::string folder = testing::SharedPath(absl::StrCat("goldens/models/", GetParam()));
+  LOCKSTEP_NEEDS_BACKEND(DType::kF32);
+  const std::string folder = testing::SharedPath(absl::StrCat("goldens/models/", std::get<0>(GetParam())));
   ASSERT_OK_AND_ASSIGN(const formats::SafetensorsFile golden,
                        formats::SafetensorsFile::Open(folder + "/golden.safetensors"));
   ASSERT_OK_AND_ASSIGN(LoadedModel model, LoadModel(folder));
-  LoadedSetup<float> setup(std::move(model), 2);
+  LoadedSetup<float> setup(std::move(model), 2, std::get<1>(GetParam()));
   const PackedSequences sequences(golden);
   TrainingPass<float> pass(setup.transformer, setup.pool, Recompute::kNone);
   const PackedModel<float> packed = setup.packed();
@@ -120,7 +127,7 @@ std::vector<float> GradientOf(LoadedSetup<T>& setup, const PackedSequences& sequ
                               std::vector<float>* logprobs) {
   const ModelConfig& config = setup.loaded.config;
   const PackedModel<T> packed = setup.packed();
-  TransposedModel<T> transposed(config);
+  TransposedModel<T> transposed(config, setup.layout.backend());
   transposed.Pack(setup.pool, config, setup.loaded.parameters);
   TrainingPass<T> pass(setup.transformer, setup.pool, recompute);
   pass.Forward(packed, sequences.view());
@@ -142,11 +149,12 @@ std::vector<float> GradientOf(LoadedSetup<T>& setup, const PackedSequences& sequ
 
 TEST_P(GoldenModel, GradientsAgree) {
   LOCKSTEP_NEEDS_SHARED();
-  const std::string folder = testing::SharedPath(absl::StrCat("goldens/models/", GetParam()));
+  LOCKSTEP_NEEDS_BACKEND(DType::kF32);
+  const std::string folder = testing::SharedPath(absl::StrCat("goldens/models/", std::get<0>(GetParam())));
   ASSERT_OK_AND_ASSIGN(const formats::SafetensorsFile golden,
                        formats::SafetensorsFile::Open(folder + "/golden.safetensors"));
   ASSERT_OK_AND_ASSIGN(LoadedModel model, LoadModel(folder));
-  LoadedSetup<float> setup(std::move(model), 2);
+  LoadedSetup<float> setup(std::move(model), 2, std::get<1>(GetParam()));
   std::vector<float> logprobs;
   const std::vector<float> gradient = GradientOf<float>(setup, PackedSequences(golden), Recompute::kNone, &logprobs);
   double loss = 0;
@@ -168,7 +176,8 @@ TEST_P(GoldenModel, GradientsAgree) {
 
 TEST_P(GoldenModel, GradientBitsDoNotDependOnThreadsOrRecompute) {
   LOCKSTEP_NEEDS_SHARED();
-  const std::string folder = testing::SharedPath(absl::StrCat("goldens/models/", GetParam()));
+  LOCKSTEP_NEEDS_BACKEND(DType::kBf16);
+  const std::string folder = testing::SharedPath(absl::StrCat("goldens/models/", std::get<0>(GetParam())));
   ASSERT_OK_AND_ASSIGN(const formats::SafetensorsFile golden,
                        formats::SafetensorsFile::Open(folder + "/golden.safetensors"));
   const PackedSequences sequences(golden);
@@ -176,14 +185,20 @@ TEST_P(GoldenModel, GradientBitsDoNotDependOnThreadsOrRecompute) {
   for (const auto& [threads, recompute] :
        {std::pair{1, Recompute::kNone}, {3, Recompute::kNone}, {2, Recompute::kLayer}}) {
     ASSERT_OK_AND_ASSIGN(LoadedModel model, LoadModel(folder));
-    LoadedSetup<Bf16> setup(std::move(model), threads);
+    LoadedSetup<Bf16> setup(std::move(model), threads, std::get<1>(GetParam()));
     const std::vector<float> gradient = GradientOf<Bf16>(setup, sequences, recompute, &logprobs);
     if (first.empty()) first = gradient;
     EXPECT_EQ(gradient, first) << threads << " threads";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenModel, ::testing::Values("llama_rope3", "llama_tied", "qwen2", "qwen3"));
+INSTANTIATE_TEST_SUITE_P(All, GoldenModel,
+                         ::testing::Combine(::testing::Values("llama_rope3", "llama_tied", "qwen2", "qwen3"),
+                                            ::testing::Values(MatMulBackend::kOwn, MatMulBackend::kOneDnn)),
+                         [](const auto& info) {
+                           return absl::StrCat(std::get<0>(info.param), "_",
+                                               MatMulBackendName(std::get<1>(info.param)));
+                         });
 
 }  // namespace
 }  // namespace lockstep::model
