@@ -11,6 +11,7 @@
 #include "learner/learner.h"
 #include "model/kernels/logits.h"
 #include "model/packed_model.h"
+#include "model/product_check.h"
 #include "rollout/batch_forward.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/tiny_model.h"
@@ -19,6 +20,7 @@ namespace lockstep::rollout {
 namespace {
 
 using model::Architecture;
+using model::MatMulBackend;
 using ::testing::HasSubstr;
 
 template <typename T>
@@ -26,9 +28,9 @@ struct Weights {
   model::LoadedModel loaded;
   model::PackedLayout layout;
   Buffer memory;
-  Weights(Architecture architecture, uint64_t seed)
+  Weights(Architecture architecture, uint64_t seed, MatMulBackend matmul = MatMulBackend::kOwn)
       : loaded(testing::TinyModel(architecture, seed)),
-        layout(loaded.config, DTypeOf<T>::value),
+        layout(loaded.config, DTypeOf<T>::value, matmul),
         memory(static_cast<size_t>(layout.num_bytes())) {
     ThreadPool pool(1);
     model::PackModel<T>(pool, loaded.config, loaded.parameters, layout, memory.data());
@@ -58,9 +60,10 @@ GenerationRequest Request(int64_t ordinal, int64_t prompt_tokens, int32_t num_sa
 using Runs = std::map<std::pair<int64_t, int32_t>, SampledRun>;
 
 template <typename T>
-Runs RunAll(const Weights<T>& weights, const EngineOptions& options, int threads,
+Runs RunAll(const Weights<T>& weights, EngineOptions options, int threads,
             const std::vector<GenerationRequest>& requests, EngineCounters* counters = nullptr) {
   ThreadPool pool(threads);
+  options.matmul = weights.layout.backend();
   std::unique_ptr<Engine> engine = *Engine::Make(weights.loaded.config, DTypeOf<T>::value, options, pool);
   engine->SetWeights(weights.memory.data(), 5);
   for (const GenerationRequest& request : requests) EXPECT_OK(engine->Submit(request));
@@ -155,6 +158,7 @@ std::vector<float> LearnerLogProbs(const Weights<T>& weights, const GenerationRe
   ThreadPool pool(2);
   learner::LearnerConfig config;
   config.dtype = DTypeOf<T>::value;
+  config.matmul = weights.layout.backend();
   config.max_positions = 256;
   auto learner = *learner::Learner::Make({weights.loaded.config, weights.loaded.parameters.Copy()}, config, pool);
   std::vector<float> logprobs(forest.loss_rows.size());
@@ -164,21 +168,37 @@ std::vector<float> LearnerLogProbs(const Weights<T>& weights, const GenerationRe
   return logprobs;
 }
 
+template <typename T>
+void ExpectLearnerEqualsEngine(const Weights<T>& weights) {
+  const std::vector<GenerationRequest> requests = MixedRequests();
+  const Runs runs =
+      RunAll(weights, {.kv_blocks = 64, .max_batch = 16, .prefill_tokens = 40, .max_context = 256}, 2, requests);
+  for (const GenerationRequest& request : requests) {
+    std::vector<float> rollout;
+    const std::vector<float> learner = LearnerLogProbs(weights, request, runs, &rollout);
+    ASSERT_EQ(learner.size(), rollout.size());
+    ASSERT_FALSE(learner.empty());
+    for (size_t i = 0; i < learner.size(); ++i)
+      ASSERT_EQ(learner[i], rollout[i]) << "request " << request.ordinal << " row " << i;
+  }
+}
+
 TYPED_TEST(EngineTest, TheLearnerRecomputesEveryLogProbToTheBit) {
   for (const Architecture architecture : {Architecture::kLlama, Architecture::kQwen2, Architecture::kQwen3}) {
-    const Weights<TypeParam> weights(architecture, 2);
-    const std::vector<GenerationRequest> requests = MixedRequests();
-    const Runs runs =
-        RunAll(weights, {.kv_blocks = 64, .max_batch = 16, .prefill_tokens = 40, .max_context = 256}, 2, requests);
-    for (const GenerationRequest& request : requests) {
-      std::vector<float> rollout;
-      const std::vector<float> learner = LearnerLogProbs(weights, request, runs, &rollout);
-      ASSERT_EQ(learner.size(), rollout.size());
-      ASSERT_FALSE(learner.empty());
-      for (size_t i = 0; i < learner.size(); ++i)
-        ASSERT_EQ(learner[i], rollout[i]) << "request " << request.ordinal << " row " << i;
-    }
+    ExpectLearnerEqualsEngine(Weights<TypeParam>(architecture, 2));
   }
+}
+
+TYPED_TEST(EngineTest, TheBitsHoldWithOneDnnToo) {
+  const Weights<TypeParam> own(Architecture::kQwen2, 2);
+  const absl::Status usable = model::CheckBackend(MatMulBackend::kOneDnn, DTypeOf<TypeParam>::value, own.loaded.config);
+  if (!usable.ok()) GTEST_SKIP() << "SKIPPED: " << usable.message();
+  const Weights<TypeParam> weights(Architecture::kQwen2, 2, MatMulBackend::kOneDnn);
+  ExpectLearnerEqualsEngine(weights);
+  ExpectEqualRuns(
+      RunAll(weights, {.kv_blocks = 64, .max_batch = 2, .prefill_tokens = 7, .max_context = 256}, 3, MixedRequests()),
+      RunAll(weights, {.kv_blocks = 64, .max_batch = 16, .prefill_tokens = 512, .max_context = 256}, 1,
+             MixedRequests()));
 }
 
 // How many of the learner's log-probs differ from the rollout's.
