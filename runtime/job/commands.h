@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "model/kernels/matmul_backend.h"
 
 namespace lockstep::job {
 
@@ -32,6 +33,7 @@ struct ModelArgs {
   std::string model;          // Hugging Face folder or GGUF file
   std::string dtype = "f32";  // "f32" or "bf16"
   int threads = 0;            // 0: all CPUs
+  model::MatMulChoice matmul = model::MatMulChoice::kAuto;
 };
 
 // JSON lines: {"ids": [...]} is answered by {"logprobs": [...]}, one value for each id but the first.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "model/kernel_signature.h"
 #include "model/load.h"
+#include "model/product_check.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/job/stop_signal.h"
@@ -39,12 +40,21 @@ class Worker {
     ASSIGN_OR_RETURN(dealer_, transport::Dealer::Connect(args_.bus_endpoint, args_.worker_id));
     ASSIGN_OR_RETURN(weights_, transport::WeightReader::Connect(args_.weights_socket, After(absl::Seconds(60))));
     RETURN_IF_ERROR(
-        dealer_->Send(transport::Hello{args_.worker_id, getpid(), model::KernelSignature(), ""}, After(kSendDeadline)));
+        dealer_->Send(transport::Hello{args_.worker_id, getpid(), Signature(config), ""}, After(kSendDeadline)));
     while (!done_) RETURN_IF_ERROR(Turn());
     return absl::OkStatus();
   }
 
  private:
+  // What the learner compares with its own. A worker that cannot compute as the learner does says what it could do, and
+  // is refused.
+  std::string Signature(const model::ModelConfig& config) const {
+    const absl::Status status = model::CheckBackend(args_.engine.matmul, args_.dtype, config);
+    if (status.ok()) return model::KernelSignature(args_.engine.matmul);
+    LogWarning(absl::StrCat("oneDNN multiplies at the learner and cannot here: ", lockstep::Message(status)));
+    return model::KernelSignature(model::MatMulBackend::kOwn);
+  }
+
   // One round: messages, a step of the engine, results, heartbeat.
   absl::Status Turn() {
     RETURN_IF_ERROR(Receive());
@@ -152,12 +162,13 @@ std::vector<std::string> ToArguments(const RolloutWorkerArgs& args) {
           absl::StrCat(args.engine.kv_blocks),
           absl::StrCat(args.engine.max_batch),
           absl::StrCat(args.engine.prefill_tokens),
-          absl::StrCat(args.engine.max_context)};
+          absl::StrCat(args.engine.max_context),
+          model::MatMulBackendName(args.engine.matmul)};
 }
 
 absl::StatusOr<RolloutWorkerArgs> ParseRolloutWorkerArguments(const std::vector<std::string>& arguments) {
   RolloutWorkerArgs args;
-  const bool good = arguments.size() == 10 && absl::SimpleAtoi(arguments[0], &args.worker_id) &&
+  const bool good = arguments.size() == 11 && absl::SimpleAtoi(arguments[0], &args.worker_id) &&
                     absl::SimpleAtoi(arguments[5], &args.threads) &&
                     absl::SimpleAtoi(arguments[6], &args.engine.kv_blocks) &&
                     absl::SimpleAtoi(arguments[7], &args.engine.max_batch) &&
@@ -167,6 +178,9 @@ absl::StatusOr<RolloutWorkerArgs> ParseRolloutWorkerArguments(const std::vector<
   args.bus_endpoint = arguments[1];
   args.weights_socket = arguments[2];
   args.model_path = arguments[3];
+  if (arguments[10] == model::MatMulBackendName(model::MatMulBackend::kOneDnn)) {
+    args.engine.matmul = model::MatMulBackend::kOneDnn;
+  }
   args.dtype = arguments[4] == "f32" ? DType::kF32 : DType::kBf16;
   return args;
 }

@@ -4,6 +4,7 @@
 
 #include "model/load.h"
 #include "model/packed_model.h"
+#include "model/product_check.h"
 #include "rollout/kv_cache.h"
 #include "runtime/base/status.h"
 
@@ -23,7 +24,8 @@ absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Load(const std::string& model_
   const int threads = options.threads > 0 ? options.threads : NumUsableCpus();
   std::unique_ptr<Sampler> sampler(new Sampler(config, threads));
 
-  const model::PackedLayout layout(config, options.dtype);
+  const model::MatMulBackend matmul = model::ChooseMatMulBackend(options.matmul, options.dtype, config);
+  const model::PackedLayout layout(config, options.dtype, matmul);
   sampler->packed_ = Buffer(static_cast<size_t>(layout.num_bytes()));
   uint8_t* memory = sampler->packed_.data();
   if (options.dtype == DType::kF32) {
@@ -38,6 +40,7 @@ absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Load(const std::string& model_
   rollout::EngineOptions engine_options;
   engine_options.max_context = sampler->max_context_tokens_;
   engine_options.max_batch = options.max_batch;
+  engine_options.matmul = matmul;
   engine_options.kv_blocks = static_cast<int32_t>(std::max(kDefaultBlocks, 2 * rollout::BlocksFor(context)));
   ASSIGN_OR_RETURN(sampler->engine_, rollout::Engine::Make(config, options.dtype, engine_options, sampler->pool_,
                                                            std::move(stop_watchers)));

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "model/kernels/matmul_backend.h"
 #include "model/model_config.h"
 #include "rollout/engine.h"
 #include "runtime/base/thread_pool.h"
@@ -19,6 +20,7 @@ namespace lockstep::job {
 struct SamplerOptions {
   // Compute type: kF32 or kBf16.
   DType dtype = DType::kF32;
+  model::MatMulChoice matmul = model::MatMulChoice::kAuto;
   // 0: all CPUs.
   int threads = 0;
   // Completions decoded together at most.

@@ -7,6 +7,7 @@
 #include "model/head.h"
 #include "model/load.h"
 #include "model/packed_model.h"
+#include "model/product_check.h"
 #include "model/training_pass.h"
 #include "model/transformer.h"
 #include "runtime/base/status.h"
@@ -19,10 +20,10 @@ template <typename T>
 class ModelScorer : public Scorer {
  public:
   // The float32 parameters are needed for packing only.
-  ModelScorer(const model::LoadedModel& loaded, int num_threads)
+  ModelScorer(const model::LoadedModel& loaded, int num_threads, model::MatMulBackend matmul)
       : config_(loaded.config),
         pool_(num_threads),
-        layout_(config_, DTypeOf<T>::value),
+        layout_(config_, DTypeOf<T>::value, matmul),
         memory_(static_cast<size_t>(layout_.num_bytes())),
         packed_(Pack(loaded.parameters)),
         transformer_(config_, config_.max_position_embeddings),
@@ -81,14 +82,16 @@ class ModelScorer : public Scorer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Scorer>> Scorer::Load(const std::string& model_path, DType dtype, int num_threads) {
+absl::StatusOr<std::unique_ptr<Scorer>> Scorer::Load(const std::string& model_path, DType dtype, int num_threads,
+                                                     model::MatMulChoice matmul) {
   const absl::StatusOr<model::LoadedModel> loaded = model::LoadModel(model_path);
   if (!loaded.ok()) return loaded.status();
+  const model::MatMulBackend backend = model::ChooseMatMulBackend(matmul, dtype, loaded->config);
   std::unique_ptr<Scorer> scorer;
   if (dtype == DType::kF32) {
-    scorer = std::make_unique<ModelScorer<float>>(*loaded, num_threads);
+    scorer = std::make_unique<ModelScorer<float>>(*loaded, num_threads, backend);
   } else {
-    scorer = std::make_unique<ModelScorer<Bf16>>(*loaded, num_threads);
+    scorer = std::make_unique<ModelScorer<Bf16>>(*loaded, num_threads, backend);
   }
   return scorer;
 }

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "model/kernels/matmul_backend.h"
 #include "runtime/device/tensor.h"
 
 namespace lockstep::job {
@@ -16,7 +17,8 @@ namespace lockstep::job {
 class Scorer {
  public:
   // `dtype` is kF32 or kBf16. Errors: what LoadModel says.
-  static absl::StatusOr<std::unique_ptr<Scorer>> Load(const std::string& model_path, DType dtype, int num_threads);
+  static absl::StatusOr<std::unique_ptr<Scorer>> Load(const std::string& model_path, DType dtype, int num_threads,
+                                                      model::MatMulChoice matmul = model::MatMulChoice::kAuto);
   virtual ~Scorer() = default;
 
   // [ids - 1]: log-prob of each id but the first given those before it, at temperature 1. InvalidArgument: no ids, an

@@ -32,6 +32,7 @@ absl::Status SampleCommand(const SampleArgs& args, std::istream& in, std::ostrea
   SamplerOptions options;
   options.dtype = args.model.dtype == "f32" ? DType::kF32 : DType::kBf16;
   options.threads = args.model.threads;
+  options.matmul = args.model.matmul;
   options.max_batch = args.max_batch;
   options.max_context_tokens = args.max_context_tokens;
   ASSIGN_OR_RETURN(const std::unique_ptr<Sampler> sampler,
