@@ -12,7 +12,7 @@ namespace lockstep::transport {
 
 // A folder of mode 0700 that this process made, for sockets: short enough for their paths (at most 107 bytes with the
 // socket's name). Lies in $XDG_RUNTIME_DIR, $TMPDIR or /tmp, whichever is first usable; removed with its files at the
-// end.
+// end; also where this process is killed, by a small shell that waits for that.
 class PrivateDir {
  public:
   static absl::StatusOr<PrivateDir> Create();
@@ -27,6 +27,8 @@ class PrivateDir {
  private:
   explicit PrivateDir(std::string path) : path_(std::move(path)) {}
   std::string path_;
+  int guard_pid_ = -1;   // -1: none
+  int guard_pipe_ = -1;  // its reading end is the guard's
 };
 
 // PermissionDenied unless the folder of `socket_path` belongs to this user alone (mode 0700); InvalidArgument if the

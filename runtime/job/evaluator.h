@@ -7,14 +7,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <ostream>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rollout/rewards/reward.h"
 #include "runtime/job/eval_report.h"
-#include "runtime/job/job_parts.h"
 #include "runtime/job/options.h"
 #include "runtime/job/prompt_encoder.h"
 #include "runtime/job/scored_sampler.h"
@@ -40,10 +38,6 @@ class Evaluator {
   SamplingParams params_;
   std::vector<EncodedPrompt> prompts_;
 };
-
-// The command: evaluates the model as loaded, and writes the report to `out` as one JSON object in a line, with
-// "model" and "weight_hash"; for people it goes to the log.
-absl::Status EvaluateModel(JobParts parts, std::ostream& out);
 
 }  // namespace lockstep::job
 

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "model/kernels/matmul.h"
 #include "model/packed_model.h"
 #include "model/parameters.h"
 #include "model/training_pass.h"
 #include "rollout/engine.h"
-#include "rollout/kv_cache.h"
 #include "runtime/base/status.h"
 
 namespace lockstep::job {
@@ -46,36 +44,16 @@ int64_t ActivationBytes(const RunOptions& options, const model::ModelConfig& con
                                             : model::TrainingPass<Bf16>::ActivationBytes(config, rows, recompute);
 }
 
-absl::Status PlanCache(const RunOptions& options, const model::ModelConfig& config, Footprint& result) {
-  const int64_t block_bytes = rollout::Engine::KvBytesPerBlock(config, options.model.dtype);
-  const int64_t sample_tokens = result.prompt_tokens + result.completion_tokens;
-  const int64_t sample_blocks = rollout::BlocksFor(sample_tokens);
-  if (options.rollout.kv_blocks > 0) {
-    result.kv_blocks = options.rollout.kv_blocks;
-  } else if (options.rollout.kv_memory_mb > 0) {
-    result.kv_blocks = (options.rollout.kv_memory_mb << 20) / block_bytes;
-  } else {
-    result.kv_blocks = options.rollout.max_batch * sample_blocks;
-  }
-  if (result.kv_blocks < sample_blocks) {
-    const char* path = options.rollout.kv_blocks > 0 ? "rollout.kv_blocks" : "rollout.kv_memory_mb";
-    return absl::InvalidArgumentError(absl::StrCat(path, " gives a cache of ", result.kv_blocks,
-                                                   " blocks: one sample of ", sample_tokens, " tokens needs ",
-                                                   sample_blocks));
-  }
-  result.memory.push_back({"key-value cache", Footprint::Holder::kRollout, result.kv_blocks * block_bytes});
-  return absl::OkStatus();
-}
-
 void CountFlops(const RunOptions& options, const model::ModelConfig& config, Footprint& result) {
   const double prompts = options.rollout.prompts_per_step;
   const auto prompt = static_cast<double>(result.prompt_tokens);
-  const double completions = static_cast<double>(options.rollout.n) * static_cast<double>(result.completion_tokens);
+  const double completions =
+      static_cast<double>(options.rollout.n) * static_cast<double>(result.limits.completion_tokens);
   const double head = static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
   // One forward pass over a group: the prompt once, every completion token once, the head where tokens are predicted.
   const double attention =
       AttentionFlops(config, 0, prompt) +
-      options.rollout.n * AttentionFlops(config, prompt, static_cast<double>(result.completion_tokens));
+      options.rollout.n * AttentionFlops(config, prompt, static_cast<double>(result.limits.completion_tokens));
   const double layers = 2 * LayerWeights(config) * (prompt + completions) + attention;
   const double group = layers + 2 * head * completions;
   result.sample_flops = prompts * group;
@@ -98,20 +76,12 @@ int64_t Footprint::BytesOf(Holder holder) const {
 
 absl::StatusOr<Footprint> EstimateFootprint(const RunOptions& options, const model::ModelConfig& config) {
   Footprint result;
-  result.completion_tokens = options.rollout.sampling.max_tokens;
-  const int64_t room = config.max_position_embeddings - result.completion_tokens;
-  if (room < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("rollout.max_tokens is ", result.completion_tokens,
-                                                   ": the model's context holds ", config.max_position_embeddings,
-                                                   " tokens, prompt included"));
-  }
-  if (options.data.max_prompt_tokens > room) {
-    return absl::InvalidArgumentError(absl::StrCat("data.max_prompt_tokens is ", options.data.max_prompt_tokens,
-                                                   " and rollout.max_tokens is ", result.completion_tokens,
-                                                   ": the model's context holds ", config.max_position_embeddings));
-  }
-  result.prompt_tokens =
-      options.data.max_prompt_tokens > 0 ? options.data.max_prompt_tokens : std::min(kAssumedPromptTokens, room);
+  ASSIGN_OR_RETURN(result.limits, LimitsOf(options, config));
+  ASSIGN_OR_RETURN(const rollout::EngineOptions engine, EngineOptionsOf(options, config));
+  result.kv_blocks = engine.kv_blocks;
+  result.prompt_tokens = options.data.max_prompt_tokens > 0
+                             ? result.limits.prompt_tokens
+                             : std::min(kAssumedPromptTokens, result.limits.prompt_tokens);
 
   const model::ParameterLayout parameters(config);
   const int64_t packed = model::PackedLayout(config, options.model.dtype).num_bytes();
@@ -128,13 +98,13 @@ absl::StatusOr<Footprint> EstimateFootprint(const RunOptions& options, const mod
     result.memory.push_back({"reference weights, packed", Holder::kLearner, packed});
   }
   // A sample longer than the budget is taken alone.
-  const int64_t longest = result.prompt_tokens + result.completion_tokens;
-  const int64_t rows = std::max<int64_t>(options.learner.micro_batch_tokens, longest);
-  const int64_t batch_tokens =
-      options.rollout.prompts_per_step * (result.prompt_tokens + options.rollout.n * result.completion_tokens);
+  const int64_t rows = std::max(options.learner.micro_batch_tokens, result.limits.context_tokens());
+  const int64_t batch_tokens = options.rollout.prompts_per_step *
+                               (result.limits.prompt_tokens + options.rollout.n * result.limits.completion_tokens);
   result.memory.push_back({"activations of a micro-batch", Holder::kLearner,
                            ActivationBytes(options, config, std::min(rows, batch_tokens))});
-  RETURN_IF_ERROR(PlanCache(options, config, result));
+  result.memory.push_back({"key-value cache", Holder::kRollout,
+                           result.kv_blocks * rollout::Engine::KvBytesPerBlock(config, options.model.dtype)});
   CountFlops(options, config, result);
   return result;
 }

@@ -2,6 +2,8 @@
 // and the options alone. Nothing is loaded.
 //
 // Upper bounds: prompts and completions of full length. A step's prompt is computed once for its whole group.
+// Operations are counted with prompts of 256 tokens where data.max_prompt_tokens is not set, since few are as long as
+// the context.
 #ifndef LOCKSTEP_RUNTIME_JOB_FOOTPRINT_H_
 #define LOCKSTEP_RUNTIME_JOB_FOOTPRINT_H_
 
@@ -12,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "model/model_config.h"
 #include "runtime/job/options.h"
+#include "runtime/job/sample_limits.h"
 
 namespace lockstep::job {
 
@@ -24,9 +27,9 @@ struct Footprint {
     int64_t bytes;
   };
   int64_t num_parameters = 0;
-  int64_t prompt_tokens = 0;      // longest prompt that is reckoned with
-  int64_t completion_tokens = 0;  // rollout.max_tokens
-  int64_t kv_blocks = 0;          // of 64 positions, for each rollout rank
+  SampleLimits limits;
+  int64_t prompt_tokens = 0;  // of the prompts whose operations are counted: a guess where none is written
+  int64_t kv_blocks = 0;      // of 64 positions, for each rollout rank
   std::vector<Memory> memory;
   double sample_flops = 0;  // a step's sampling: prefill and decode
   double train_flops = 0;   // a step's forward and backward passes, recompute and reference included

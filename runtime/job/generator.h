@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,10 @@ class Generator {
   virtual absl::StatusOr<std::vector<rollout::GenerationResult>> Generate(
       const std::vector<rollout::GenerationRequest>& requests, const WeightVersion& version,
       const std::function<bool()>& stop) = 0;
+  // True once a rank that samples was asked to stop. Looks at what came in meanwhile; never waits.
+  virtual bool StopTold() { return false; }
+  // Processes that sample, by worker id; those that are known so far.
+  virtual std::map<int64_t, int64_t> WorkerPids() const { return {}; }
   // Ends what it owns in good order.
   virtual absl::Status Finish() = 0;
 };

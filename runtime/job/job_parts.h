@@ -8,28 +8,21 @@
 #include "rollout/engine.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/job/generator.h"
+#include "runtime/job/job_data.h"
 #include "runtime/job/options.h"
-#include "runtime/job/text_model.h"
 #include "transport/weight_channel.h"
 
 namespace lockstep::job {
 
 struct JobParts {
   RunOptions options;
+  rollout::EngineOptions engine;
+  std::unique_ptr<JobData> data;
   model::LoadedModel model;
-  TextModel text;
   ThreadPool* pool = nullptr;
   std::unique_ptr<transport::WeightPublisher> publisher;
   std::unique_ptr<Generator> generator;  // reads what the publisher publishes
 };
-
-rollout::EngineOptions EngineOptionsOf(const RunOptions& options, const model::ModelConfig& config);
-
-// Longest prompt of the data.
-int64_t MaxPromptTokens(const RunOptions& options, const model::ModelConfig& config);
-
-// The options' sampling parameters, with the model's own stop ids where they name none.
-SamplingParams SamplingOf(const JobParts& parts);
 
 }  // namespace lockstep::job
 

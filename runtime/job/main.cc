@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,11 @@ void AddModel(CLI::App& app, ModelArgs& args) {
   app.add_option("--model", args.model, "Hugging Face model folder or GGUF file")->required()->type_name("M");
   app.add_option("--dtype", args.dtype, "Compute type")->check(CLI::IsMember({"f32", "bf16"}))->capture_default_str();
   app.add_option("--threads", args.threads, "Compute threads; 0: all CPUs")->check(CLI::Range(0, 4096))->type_name("N");
+  const std::map<std::string, model::MatMulChoice> choices = {{"auto", model::MatMulChoice::kAuto},
+                                                              {"onednn", model::MatMulChoice::kOneDnn},
+                                                              {"own", model::MatMulChoice::kOwn}};
+  app.add_option("--matmul", args.matmul, "Matrix products, as compute.matmul of a run; their bits differ")
+      ->transform(CLI::CheckedTransformer(choices, CLI::ignore_case).description("{auto, onednn, own} [auto]"));
 }
 
 std::function<absl::Status()> DeclareScore(CLI::App& app) {
@@ -237,7 +243,7 @@ int Main(int argc, char** argv) {
     if (!subcommands[i]->parsed()) continue;
     const absl::Status status = runs[i]();
     std::cout.flush();
-    if (!status.ok()) Complain(Message(status));
+    if (!status.message().empty()) Complain(Message(status));
     return ExitCode(status);
   }
   return kBadUsage;

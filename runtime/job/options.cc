@@ -111,9 +111,11 @@ void RolloutOptions::List(FieldList& list) {
   list.Add("prefill_chunk_tokens", &prefill_chunk_tokens,
            "Prompt tokens that join a decoding batch at a time: larger prefills faster, smaller stalls decoding less.");
   list.Add("kv_blocks", &kv_blocks,
-           "Size of the key-value cache in blocks of 64 positions. 0: by kv_memory_mb. Too small only costs time.");
+           "Size of the key-value cache in blocks of 64 positions; it must hold one sample of full length, and a small "
+           "one only "
+           "costs time. 0: by kv_memory_mb.");
   list.Add("kv_memory_mb", &kv_memory_mb,
-           "Size of the key-value cache in MiB. 0: enough for max_batch completions of full length.");
+           "Size of the key-value cache in MiB. 0: enough for max_batch samples of full length, at most 4096 blocks.");
 }
 
 absl::Status RolloutOptions::Validate() const {

@@ -20,6 +20,7 @@
 #include "learner/adamw.h"
 #include "learner/packing.h"
 #include "learner/schedule.h"
+#include "model/kernels/matmul_backend.h"
 #include "rollout/rewards/reward.h"
 #include "runtime/base/log.h"
 #include "runtime/data/sampling_params.h"
@@ -69,8 +70,9 @@ struct ModelOptions {
     list.Add("path", &path, "Hugging Face model folder (config.json, safetensors, tokenizer.json) or a GGUF file.");
     list.AddEnum(
         "dtype", &dtype, kComputeTypeNames,
-        "Compute type: f32 or bf16. Master weights and optimizer state are f32 in both; bf16 is about twice as "
-        "fast where the machine has it and falls back to f32, with one line in the log, where not.");
+        "Compute type: f32 or bf16. Master weights and optimizer state are f32 in both. bf16 halves the memory of "
+        "weights, caches and activations and so decodes faster; it runs on every machine: where compute.matmul "
+        "finds no fast bf16 instructions, bf16 values are multiplied and added in f32.");
   }
   absl::Status Validate() const;
 };
@@ -93,7 +95,7 @@ struct DataOptions {
     list.AddEnum("too_long", &too_long, kTooLongNames,
                  "A prompt above max_prompt_tokens: error stops before training, drop leaves it out.");
     list.Add("max_prompt_tokens", &max_prompt_tokens,
-             "Longest prompt. 0: whatever leaves room for rollout.max_tokens in the model's context.");
+             "Longest prompt. 0: what rollout.max_tokens leaves of the model's context, at most 4096.");
   }
   absl::Status Validate() const;
 };
@@ -181,14 +183,23 @@ struct RoleOptions {
   absl::Status Validate() const;
 };
 
+inline constexpr EnumName<model::MatMulChoice> kMatMulChoiceNames[] = {
+    {"auto", model::MatMulChoice::kAuto}, {"onednn", model::MatMulChoice::kOneDnn}, {"own", model::MatMulChoice::kOwn}};
+
 struct ComputeOptions {
   int32_t threads = 0;
+  model::MatMulChoice matmul = model::MatMulChoice::kAuto;
 
   void List(FieldList& list) {
     list.BeginSection("compute", "How the machine is used; threads never change a bit of any result.");
     list.Add("threads", &threads,
              "Compute threads of each rank. 0: all CPUs for the learner, shared among the rollout ranks, since they "
              "take turns.");
+    list.AddEnum("matmul", &matmul, kMatMulChoiceNames,
+                 "Who multiplies matrices: own, f32 arithmetic on every machine; onednn, with the machine's bf16 "
+                 "instructions; auto, onednn for bf16 on CPUs with AMX and on AMD's with AVX512_BF16, where it is the "
+                 "faster one, else own. Where onednn's start-up test of equal bits fails, one line in the log says so "
+                 "and own takes over, on all ranks. Bits differ between the two.");
   }
   absl::Status Validate() const;
 };

@@ -36,6 +36,7 @@ class RemoteGenerator final : public Generator {
   absl::StatusOr<std::vector<GenerationResult>> Generate(const std::vector<GenerationRequest>& requests,
                                                          const WeightVersion& version,
                                                          const std::function<bool()>& stop) override {
+    RETURN_IF_ERROR(deferred_);
     requests_ = &requests;
     version_ = version;
     results_.clear();
@@ -48,17 +49,33 @@ class RemoteGenerator final : public Generator {
     }
     for (auto& [id, worker] : workers_) worker.last_heard = After(absl::ZeroDuration());
     while (missing_ > 0) {
-      if (stop() || stop_told_) {
+      if (stop()) {
         Broadcast(transport::CancelRequests{});
         for (auto& [id, worker] : workers_) Forget(worker);
-        return absl::CancelledError(stop_reason_.empty() ? "stopped while sampling" : stop_reason_);
+        return absl::CancelledError("stopped while sampling");
       }
       RETURN_IF_ERROR(Dispatch());
-      RETURN_IF_ERROR(HearOne());
+      RETURN_IF_ERROR(HearOne(After(absl::Milliseconds(200))).status());
       RETURN_IF_ERROR(CheckSilence());
     }
     RETURN_IF_ERROR(OrderResults(requests, results_));
     return std::move(results_);
+  }
+
+  bool StopTold() override {
+    // What is wrong with a worker is the next Generate's to report.
+    for (bool heard = true; heard && deferred_.ok();) {
+      const absl::StatusOr<bool> one = HearOne(After(absl::ZeroDuration()));
+      heard = one.ok() && *one;
+      deferred_ = one.status();
+    }
+    return stop_told_;
+  }
+
+  std::map<int64_t, int64_t> WorkerPids() const override {
+    std::map<int64_t, int64_t> pids;
+    for (const auto& [id, worker] : workers_) pids[id] = worker.pid;
+    return pids;
   }
 
   absl::Status Finish() override {
@@ -113,25 +130,25 @@ class RemoteGenerator final : public Generator {
     return absl::OkStatus();
   }
 
-  absl::Status HearOne() {
-    absl::StatusOr<std::optional<transport::Received>> received = router_->Receive(After(absl::Milliseconds(200)));
+  // Takes one message, if there is one by the deadline; false if there was none.
+  absl::StatusOr<bool> HearOne(Deadline deadline) {
+    absl::StatusOr<std::optional<transport::Received>> received = router_->Receive(deadline);
     if (!received.ok()) {
       LogWarning(absl::StrCat("a message was refused: ", received.status().message()));
-      return absl::OkStatus();
+      return true;
     }
-    if (!received->has_value()) return absl::OkStatus();
+    if (!received->has_value()) return false;
     const WorkerId id = (*received)->worker_id;
+    transport::Message& message = (*received)->message;
     if (auto it = workers_.find(id); it != workers_.end()) it->second.last_heard = After(absl::ZeroDuration());
-    if (const auto* hello = std::get_if<transport::Hello>(&(*received)->message)) return Welcome(id, *hello);
-    if (auto* result = std::get_if<transport::GenerateResult>(&(*received)->message))
-      return Take(id, std::move(*result));
-    if (const auto* stop = std::get_if<transport::Stop>(&(*received)->message)) {
+    if (const auto* hello = std::get_if<transport::Hello>(&message)) RETURN_IF_ERROR(Welcome(id, *hello));
+    if (auto* result = std::get_if<transport::GenerateResult>(&message)) RETURN_IF_ERROR(Take(id, std::move(*result)));
+    if (const auto* stop = std::get_if<transport::Stop>(&message)) {
+      if (!stop_told_) LogInfo(stop->reason);
       stop_told_ = true;
-      stop_reason_ = stop->reason;
     }
-    if (const auto* report = std::get_if<transport::ErrorReport>(&(*received)->message))
-      return transport::StatusOf(*report);
-    return absl::OkStatus();
+    if (const auto* report = std::get_if<transport::ErrorReport>(&message)) return transport::StatusOf(*report);
+    return true;
   }
 
   absl::Status Welcome(WorkerId id, const transport::Hello& hello) {
@@ -208,7 +225,7 @@ class RemoteGenerator final : public Generator {
   const Deadline start_;
   std::map<WorkerId, WorkerState> workers_;
   bool stop_told_ = false;
-  std::string stop_reason_;
+  absl::Status deferred_;  // an error that came between two calls
   // Of the call in hand.
   const std::vector<GenerationRequest>* requests_ = nullptr;
   WeightVersion version_;

@@ -7,15 +7,15 @@
 #include "absl/strings/str_split.h"
 #include "model/kernel_signature.h"
 #include "model/packed_model.h"
+#include "model/product_check.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_pool.h"
-#include "runtime/job/plan.h"
+#include "runtime/job/job_plan.h"
 #include "runtime/job/remote_generator.h"
 #include "runtime/job/rollout_worker.h"
 #include "runtime/job/stop_signal.h"
 #include "runtime/job/supervisor.h"
-#include "runtime/job/yaml_reader.h"
 #include "runtime/process/child_process.h"
 #include "transport/mpi_collective.h"
 #include "transport/private_dir.h"
@@ -25,38 +25,25 @@ namespace {
 
 using transport::After;
 
-// Where the ranks of a node meet; the learner makes it and tells the others.
+// Other ranks wait while the learner reads the data: every row is encoded once.
+constexpr absl::Duration kOpenDeadline = absl::Minutes(30);
+
+// Where the ranks of a node meet and what multiplies; the learner decides and tells the others.
 struct Meeting {
-  std::string bus_endpoint, weights_socket;
+  std::string bus_endpoint, weights_socket, matmul;
 };
 
-// What every rank needs to know before anything large is allocated. Errors of any rank reach all (JoinStatus).
-struct RunPlan {
-  RunOptions options;
-  RankPlan ranks;
-  model::ModelConfig config;
-};
-
-absl::StatusOr<RunPlan> MakePlan(const ConfigArgs& args, int num_ranks) {
-  ASSIGN_OR_RETURN(Config config, ReadConfig(args.path, args.overrides));
-  RunPlan plan;
-  plan.options = std::move(config.options);
-  RETURN_IF_ERROR(plan.options.Validate());
-  ASSIGN_OR_RETURN(plan.ranks, PlanRanks(plan.options, num_ranks));
-  ASSIGN_OR_RETURN(plan.config, model::LoadConfig(plan.options.model.path));
-  return plan;
-}
-
-absl::Status RunLearner(const RunPlan& plan, const LearnerWork& work, const std::string& weights_socket,
-                        std::unique_ptr<transport::Router> router, ThreadPool& pool) {
+absl::Status RunLearner(const JobPlan& plan, std::unique_ptr<JobData> data, const LearnerWork& work,
+                        const std::string& weights_socket, std::unique_ptr<transport::Router> router,
+                        ThreadPool& pool) {
   JobParts parts;
   parts.options = plan.options;
+  parts.engine = plan.engine;
+  parts.data = std::move(data);
   ASSIGN_OR_RETURN(parts.model, model::LoadModel(plan.options.model.path));
-  ASSIGN_OR_RETURN(parts.text, LoadTextModel(plan.options.model.path));
-  RETURN_IF_ERROR(CheckVocabulary(*parts.text.tokenizer, parts.model.config));
   parts.pool = &pool;
   const DType dtype = plan.options.model.dtype;
-  const model::PackedLayout layout(parts.model.config, dtype);
+  const model::PackedLayout layout(parts.model.config, dtype, plan.engine.matmul);
   transport::WeightChannelOptions channel;
   channel.slot_bytes = static_cast<size_t>(layout.num_bytes());
   channel.socket_path = weights_socket;
@@ -64,18 +51,18 @@ absl::Status RunLearner(const RunPlan& plan, const LearnerWork& work, const std:
   if (router != nullptr) {
     RemoteGeneratorOptions remote;
     remote.num_workers = static_cast<int>(plan.ranks.rollout_ranks.size());
-    remote.kernel_signature = model::KernelSignature();
+    remote.kernel_signature = model::KernelSignature(plan.engine.matmul);
     parts.generator = MakeRemoteGenerator(std::move(router), remote);
   } else {
-    ASSIGN_OR_RETURN(std::unique_ptr<rollout::Engine> engine,
-                     rollout::Engine::Make(parts.model.config, dtype, EngineOptionsOf(plan.options, parts.model.config),
-                                           pool, StopWatchers(*parts.text.tokenizer)));
+    ASSIGN_OR_RETURN(
+        std::unique_ptr<rollout::Engine> engine,
+        rollout::Engine::Make(parts.model.config, dtype, plan.engine, pool, StopWatchers(*parts.data->text.tokenizer)));
     parts.generator = MakeLocalGenerator(std::move(engine), parts.publisher->LocalReader());
   }
   return work(std::move(parts));
 }
 
-absl::Status RunRolloutRank(const RunPlan& plan, int rank, int threads, const Meeting& meeting) {
+absl::Status RunRolloutRank(const JobPlan& plan, int rank, int threads, const Meeting& meeting) {
   RolloutWorkerArgs worker;
   worker.worker_id = rank;
   worker.bus_endpoint = meeting.bus_endpoint;
@@ -83,23 +70,30 @@ absl::Status RunRolloutRank(const RunPlan& plan, int rank, int threads, const Me
   worker.model_path = plan.options.model.path;
   worker.dtype = plan.options.model.dtype;
   worker.threads = threads;
-  worker.engine = EngineOptionsOf(plan.options, plan.config);
+  worker.engine = plan.engine;
+  worker.engine.matmul = meeting.matmul == model::MatMulBackendName(model::MatMulBackend::kOneDnn)
+                             ? model::MatMulBackend::kOneDnn
+                             : model::MatMulBackend::kOwn;
   SupervisorOptions supervisor;
   supervisor.child_argv = {process::SelfShim().front(), "rollout-worker"};
   for (const std::string& argument : ToArguments(worker)) supervisor.child_argv.push_back(argument);
   return Supervise(supervisor);
 }
 
-absl::Status RunRank(const RunPlan& plan, const LearnerWork& work, transport::MpiSession& session) {
+absl::Status RunRank(JobPlan& plan, std::unique_ptr<JobData> data, const LearnerWork& work,
+                     transport::MpiSession& session) {
   const int rank = session.place().rank;
   const Role role = plan.ranks.roles[rank];
   SetLogRole(role == Role::kRollout ? absl::StrCat("rollout ", rank) : RoleName(role));
   const int threads = RankThreads(plan.options, plan.ranks, rank, NumUsableCpus());
   LogInfo(absl::StrCat("rank ", rank, " of ", session.place().world_size, ": ", RoleName(role), ", ", threads,
                        " compute threads on ", NumUsableCpus(), " CPUs"));
+  if (role != Role::kRollout) {
+    plan.engine.matmul = model::ChooseMatMulBackend(plan.options.compute.matmul, plan.options.model.dtype, plan.config);
+  }
   if (role == Role::kColocated) {
     ThreadPool pool(threads);
-    return RunLearner(plan, work, /*weights_socket=*/"", nullptr, pool);
+    return RunLearner(plan, std::move(data), work, /*weights_socket=*/"", nullptr, pool);
   }
   // The learner opens the meeting place and tells the others where it is.
   absl::StatusOr<transport::PrivateDir> dir = absl::InternalError("");
@@ -113,7 +107,8 @@ absl::Status RunRank(const RunPlan& plan, const LearnerWork& work, transport::Mp
       absl::StatusOr<std::unique_ptr<transport::Router>> bound = transport::Router::Bind(dir->bus_endpoint());
       opened = bound.status();
       if (bound.ok()) {
-        text = absl::StrCat((*bound)->endpoint(), "\n", dir->weights_socket());
+        text = absl::StrCat((*bound)->endpoint(), "\n", dir->weights_socket(), "\n",
+                            model::MatMulBackendName(plan.engine.matmul));
         router = *std::move(bound);
       }
     }
@@ -122,23 +117,34 @@ absl::Status RunRank(const RunPlan& plan, const LearnerWork& work, transport::Mp
   RETURN_IF_ERROR(transport::BroadcastText(session.world(), plan.ranks.learner_rank, text, After(absl::Seconds(60))));
   if (role == Role::kLearner) {
     ThreadPool pool(threads);
-    return RunLearner(plan, work, dir->weights_socket(), std::move(router), pool);
+    return RunLearner(plan, std::move(data), work, dir->weights_socket(), std::move(router), pool);
   }
   const std::vector<std::string> parts = absl::StrSplit(text, '\n');
-  if (parts.size() != 2) return absl::InternalError("the learner did not say where to meet");
-  return RunRolloutRank(plan, rank, threads, {parts[0], parts[1]});
+  if (parts.size() != 3) return absl::InternalError("the learner did not say where to meet");
+  return RunRolloutRank(plan, rank, threads, {parts[0], parts[1], parts[2]});
 }
 
 }  // namespace
 
-absl::Status RunRanks(const ConfigArgs& args, const LearnerWork& work) {
+absl::Status RunRanks(const ConfigArgs& args, Needs needs, const LearnerWork& work) {
   InstallStopSignals();
   ASSIGN_OR_RETURN(const std::unique_ptr<transport::MpiSession> session, transport::MpiSession::Start());
-  absl::StatusOr<RunPlan> plan = MakePlan(args, session->place().world_size);
-  // All ranks read the same files: they agree, or the first error is everybody's.
-  RETURN_IF_ERROR(transport::JoinStatus(session->world(), plan.status(), After(absl::Seconds(60))));
+  const int rank = session->place().rank;
+  // All ranks read the same configuration and the learner the data: they agree, or the first error is everybody's.
+  absl::StatusOr<JobPlan> plan = MakeJobPlan(args, session->place().world_size);
+  std::unique_ptr<JobData> data;
+  absl::Status ready = plan.status();
+  if (plan.ok() && rank == plan->ranks.learner_rank) {
+    SetLogLevel(plan->options.log.level);
+    absl::StatusOr<std::unique_ptr<JobData>> opened = OpenJobData(plan->options, plan->config, needs == Needs::kTrain);
+    ready = opened.status();
+    if (opened.ok()) data = *std::move(opened);
+  }
+  const absl::Status joined = transport::JoinStatus(session->world(), ready, After(kOpenDeadline));
+  if (!joined.ok() && rank > 0) return absl::Status(joined.code(), "");  // one line for all, not one a rank
+  if (!joined.ok()) return ready.ok() ? joined : ready;                  // in the words of `plan`
   SetLogLevel(plan->options.log.level);
-  const absl::Status status = RunRank(*plan, work, *session);
+  const absl::Status status = RunRank(*plan, std::move(data), work, *session);
   if (!status.ok()) {
     if (session->place().world_size == 1) return status;
     LogError(Message(status));

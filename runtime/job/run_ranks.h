@@ -4,6 +4,7 @@
 #ifndef LOCKSTEP_RUNTIME_JOB_RUN_RANKS_H_
 #define LOCKSTEP_RUNTIME_JOB_RUN_RANKS_H_
 
+#include <cstdint>
 #include <functional>
 
 #include "absl/status/status.h"
@@ -15,8 +16,11 @@ namespace lockstep::job {
 // Must call Finish of the parts' generator, so that the workers end.
 using LearnerWork = std::function<absl::Status(JobParts parts)>;
 
-// Every rank calls it; an error of one rank's plan is every rank's. An error later on ends all ranks.
-absl::Status RunRanks(const ConfigArgs& args, const LearnerWork& work);
+enum class Needs : uint8_t { kTrain, kEval };  // which data must be there
+
+// Every rank calls it; an error of the plan or of the data is every rank's, and rank 0 has its message. An error later
+// on ends all ranks.
+absl::Status RunRanks(const ConfigArgs& args, Needs needs, const LearnerWork& work);
 
 }  // namespace lockstep::job
 

@@ -56,7 +56,8 @@ StepMetrics ToMetrics(const StepReport& report) {
   metrics.Add("policy/clip_fraction", update.loss.clipped_tokens / count);
   metrics.Add("policy/approx_kl", update.loss.approx_kl_sum / count);
   metrics.Add("policy/kl_ref", update.loss.kl_ref_sum / count);
-  metrics.Add("optimizer/grad_norm", update.grad_norm);
+  // A skipped optimizer step had no finite norm.
+  metrics.Add("optimizer/grad_norm", update.skipped_optimizer_steps > 0 ? std::nan("") : update.grad_norm);
   metrics.Add("optimizer/lr", report.learning_rate);
   metrics.Add("optimizer/skipped", update.skipped_optimizer_steps);
   metrics.Add("check/tokens", static_cast<double>(update.checked_tokens));

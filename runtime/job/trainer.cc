@@ -37,12 +37,14 @@ double SecondsSince(Clock::time_point start) { return std::chrono::duration<doub
 
 class Trainer {
  public:
-  explicit Trainer(JobParts parts) : parts_(std::move(parts)), options_(parts_.options) {}
+  explicit Trainer(JobParts parts) : parts_(std::move(parts)), options_(parts_.options), data_(*parts_.data) {}
 
   absl::Status Run() {
     RETURN_IF_ERROR(Open());
     RETURN_IF_ERROR(PublishWeights());
-    LogInfo(absl::StrCat("kernels ", model::KernelSignature(), ", weights ", HashToHex(version_.hash)));
+    LogInfo(
+        absl::StrCat("kernels ", model::KernelSignature(parts_.engine.matmul), ", weights ", HashToHex(version_.hash)));
+    RETURN_IF_ERROR(WriteStatus("running"));
     absl::Status status = Loop();
     if (absl::IsCancelled(status)) {
       LogInfo(absl::StrCat("stopping: ", status.message()));
@@ -50,10 +52,8 @@ class Trainer {
     }
     const absl::Status exported = Export("final");
     if (status.ok()) status = exported;
-    RETURN_IF_ERROR(folder_->WriteStatus({{"state", status.ok() ? "finished" : "failed"},
-                                          {"step", step_},
-                                          {"weight_hash", HashToHex(version_.hash)},
-                                          {"message", Message(status)}}));
+    const char* state = !status.ok() ? "failed" : step_ < options_.run.steps ? "stopped" : "finished";
+    RETURN_IF_ERROR(WriteStatus(state, Message(status)));
     if (status.ok()) {
       Say(absl::StrCat("finished after ", step_, " steps: weight hash ", HashToHex(version_.hash), ", ",
                        checked_tokens_, " tokens checked to the bit"));
@@ -65,26 +65,16 @@ class Trainer {
 
  private:
   absl::Status Open() {
-    const uint64_t seed = options_.run.seed;
-    ASSIGN_OR_RETURN(source::PromptSource train,
-                     source::PromptSource::Open({options_.data.train, options_.data.shuffle, seed}));
-    train_ = std::make_unique<source::PromptSource>(std::move(train));
-    ASSIGN_OR_RETURN(reward_, rollout::MakeReward(options_.reward));
-    sampling_ = SamplingOf(parts_);
-    encoder_ = std::make_unique<PromptEncoder>(parts_.text, MaxPromptTokens(options_, parts_.model.config));
-    RETURN_IF_ERROR(CheckTrainingRows());
-    if (!options_.data.eval.empty()) {
-      ASSIGN_OR_RETURN(Evaluator evaluator, Evaluator::Open(options_, *encoder_, *reward_, sampling_));
-      evaluator_ = std::make_unique<Evaluator>(std::move(evaluator));
-    }
-    sampler_ = std::make_unique<ScoredSampler>(*parts_.generator, *reward_, *parts_.text.tokenizer, seed);
+    sampler_ =
+        std::make_unique<ScoredSampler>(*parts_.generator, *data_.reward, *data_.text.tokenizer, options_.run.seed);
     ASSIGN_OR_RETURN(folder_, RunFolder::Create(options_.run.dir, ToYaml(options_, /*with_comments=*/false)));
     OpenProgress();
 
     learner::LearnerConfig config;
     config.dtype = options_.model.dtype;
+    config.matmul = parts_.engine.matmul;
     config.recompute = options_.learner.recompute;
-    config.max_positions = EngineOptionsOf(options_, parts_.model.config).max_context;
+    config.max_positions = parts_.engine.max_context;
     config.adamw = options_.learner.adamw;
     config.max_grad_norm = options_.learner.max_grad_norm;
     ASSIGN_OR_RETURN(learner_, learner::Learner::Make(std::move(parts_.model), config, *parts_.pool));
@@ -116,16 +106,6 @@ class Trainer {
     progress_ = std::make_unique<Progress>(options_.run.steps, std::move(output));
   }
 
-  // What no step could use is an error before the first one.
-  absl::Status CheckTrainingRows() {
-    for (int64_t row = 0; row < train_->num_rows(); ++row) {
-      ASSIGN_OR_RETURN(const EncodedPrompt prompt, encoder_->Encode(train_->At(row)));
-      if (options_.data.too_long == TooLong::kError) RETURN_IF_ERROR(encoder_->CheckLength(prompt));
-      RETURN_IF_ERROR(AddContext(reward_->CheckRow(prompt.prompt.row_json), prompt.prompt.location));
-    }
-    return absl::OkStatus();
-  }
-
   // Packs the current weights, makes them what the learner reads, and flips readers over.
   absl::Status PublishWeights() {
     ASSIGN_OR_RETURN(const transport::WeightPublisher::Slot slot,
@@ -139,13 +119,17 @@ class Trainer {
     return absl::OkStatus();
   }
 
+  // A signal came, here or at a rank that samples. The step at hand is finished, an evaluation is not.
+  bool StopWanted() { return StopRequested() || parts_.generator->StopTold(); }
+
   absl::Status Loop() {
-    if (evaluator_ != nullptr) RETURN_IF_ERROR(Evaluate());
+    if (data_.evaluator != nullptr) RETURN_IF_ERROR(Evaluate());
     int skipped_in_a_row = 0;
-    for (step_ = 0; step_ < options_.run.steps && !StopRequested();) {
+    for (step_ = 0; step_ < options_.run.steps && !StopWanted();) {
       bool skipped = false;
       RETURN_IF_ERROR(Step(skipped));
       ++step_;
+      RETURN_IF_ERROR(WriteStatus("running"));
       skipped_in_a_row = skipped ? skipped_in_a_row + 1 : 0;
       if (skipped_in_a_row >= options_.run.max_skipped_steps) {
         return absl::AbortedError(absl::StrCat(skipped_in_a_row,
@@ -153,29 +137,24 @@ class Trainer {
                                                "recover; the last good weights are exported"));
       }
       if (options_.eval.every > 0 && step_ % options_.eval.every == 0 && step_ < options_.run.steps &&
-          evaluator_ != nullptr) {
+          data_.evaluator != nullptr) {
         RETURN_IF_ERROR(Evaluate());
       }
       if (options_.run.save_every > 0 && step_ % options_.run.save_every == 0 && step_ < options_.run.steps) {
         RETURN_IF_ERROR(Export(absl::StrFormat("step_%06d", step_)));
       }
     }
-    if (StopRequested()) LogInfo("stopping after the step at hand, as asked by a signal");
-    if (evaluator_ != nullptr && !StopRequested()) RETURN_IF_ERROR(Evaluate());
+    if (StopWanted()) LogInfo("stopping after the step at hand, as asked by a signal");
+    if (data_.evaluator != nullptr && !StopWanted()) RETURN_IF_ERROR(Evaluate());
     return absl::OkStatus();
   }
 
-  // Draws the prompts of a step; too long ones are passed over where that is allowed.
+  // Draws the prompts of a step; too long ones are passed over, where that is allowed.
   absl::StatusOr<std::vector<EncodedPrompt>> DrawPrompts() {
     std::vector<EncodedPrompt> prompts;
-    int64_t dropped = 0;
     while (static_cast<int>(prompts.size()) < options_.rollout.prompts_per_step) {
-      ASSIGN_OR_RETURN(EncodedPrompt prompt, encoder_->Encode(train_->At(next_ordinal_++)));
-      if (encoder_->Fits(prompt)) {
-        prompts.push_back(std::move(prompt));
-      } else if (++dropped > train_->num_rows()) {
-        return absl::InvalidArgumentError("every prompt of the data is longer than data.max_prompt_tokens");
-      }
+      ASSIGN_OR_RETURN(EncodedPrompt prompt, data_.encoder->Encode(data_.train->At(next_ordinal_++)));
+      if (data_.encoder->Fits(prompt)) prompts.push_back(std::move(prompt));
     }
     return prompts;
   }
@@ -183,8 +162,8 @@ class Trainer {
   absl::Status Step(bool& skipped) {
     const Clock::time_point start = Clock::now();
     ASSIGN_OR_RETURN(const std::vector<EncodedPrompt> prompts, DrawPrompts());
-    ASSIGN_OR_RETURN(ScoredBatch batch, sampler_->Run(prompts, options_.rollout.n, sampling_, RandomPurpose::kSampling,
-                                                      version_, StopRequested));
+    ASSIGN_OR_RETURN(ScoredBatch batch, sampler_->Run(prompts, options_.rollout.n, data_.sampling,
+                                                      RandomPurpose::kSampling, version_, [] { return false; }));
     StepReport report;
     report.step = step_ + 1;
     report.samples = Summarize(batch);
@@ -233,8 +212,6 @@ class Trainer {
 
   absl::Status Report(const StepReport& report) {
     RETURN_IF_ERROR(folder_->WriteMetrics(ToMetrics(report)));
-    RETURN_IF_ERROR(folder_->WriteStatus(
-        {{"state", "running"}, {"step", report.step}, {"weight_hash", report.weight_hash}, {"pid", getpid()}}));
     if (report.samples.num_invalid > 0) {
       LogWarning(absl::StrCat(report.samples.num_invalid, " of ", report.samples.num_samples,
                               " samples are invalid and left out: ", report.samples.invalid_reason));
@@ -267,7 +244,7 @@ class Trainer {
         samples.push_back(ToJson(Trajectory{.ordinal = groups[g].ordinal,
                                             .sample_id = sample.sample_id,
                                             .tree = &sample.tree,
-                                            .prompt_text = parts_.text.tokenizer->Decode(prompts[g].ids, false),
+                                            .prompt_text = data_.text.tokenizer->Decode(prompts[g].ids, false),
                                             .text = batch.texts[next],
                                             .reward = &batch.rewards[next],
                                             .advantage = sample.advantage}));
@@ -279,7 +256,8 @@ class Trainer {
 
   absl::Status Evaluate() {
     const Clock::time_point start = Clock::now();
-    ASSIGN_OR_RETURN(const EvalReport report, evaluator_->Run(*sampler_, version_, StopRequested));
+    ASSIGN_OR_RETURN(const EvalReport report,
+                     data_.evaluator->Run(*sampler_, version_, [this] { return StopWanted(); }));
     StepMetrics metrics;
     metrics.step = step_;
     AddMetrics(report, metrics);
@@ -288,6 +266,20 @@ class Trainer {
     const std::string line = absl::StrCat("evaluation after ", step_, " steps: ", ToText(report));
     Say(line);
     return folder_->AppendLog(line);
+  }
+
+  // Where the run stands, and its processes: this one, and those that sample.
+  absl::Status WriteStatus(const char* state, const std::string& message = "") {
+    Json workers = Json::object();
+    for (const auto& [id, pid] : parts_.generator->WorkerPids()) workers[absl::StrCat(id)] = pid;
+    Json status = {{"state", state},
+                   {"step", step_},
+                   {"steps", options_.run.steps},
+                   {"weight_hash", HashToHex(version_.hash)},
+                   {"pid", getpid()},
+                   {"worker_pids", std::move(workers)}};
+    if (!message.empty()) status["message"] = message;
+    return folder_->WriteStatus(status);
   }
 
   // A result, for stdout.
@@ -300,23 +292,19 @@ class Trainer {
   absl::Status Export(const std::string& name) {
     const std::string dir = folder_->ExportDir(name);
     RETURN_IF_ERROR(model::ExportHf(learner_->model_config(), learner_->parameters(), options_.model.dtype, dir));
-    return parts_.text.tokenizer->WriteFiles(dir);
+    return data_.text.tokenizer->WriteFiles(dir);
   }
 
   JobParts parts_;
   const RunOptions options_;
-  std::unique_ptr<source::PromptSource> train_;
-  std::unique_ptr<rollout::Reward> reward_;
-  std::unique_ptr<PromptEncoder> encoder_;
+  JobData& data_;
   std::unique_ptr<ScoredSampler> sampler_;
-  std::unique_ptr<Evaluator> evaluator_;  // nullptr without data.eval
   std::unique_ptr<RunFolder> folder_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<learner::Learner> learner_;
   learner::PolicyUpdateOptions update_options_;
   std::unique_ptr<learner::PolicyUpdate> update_;
   Buffer reference_, private_packed_;
-  SamplingParams sampling_;
   int64_t step_ = 0, next_ordinal_ = 0, next_version_ = 0;
   int64_t checked_tokens_ = 0;
   double flip_us_ = 0;

@@ -77,10 +77,10 @@ std::string TinyRun::CommandLine(const std::string& command, int np, const std::
                                  const std::string& overrides, const std::string& extra) {
   // Open MPI leaks in plugins that it has unloaded: under ASan leaks are looked for in runs without it.
   const std::string mpirun =
-      np == 1
-          ? ""
-          : absl::StrCat("ASAN_OPTIONS=detect_leaks=0 mpirun --allow-run-as-root --oversubscribe --bind-to none -np ",
-                         np, " ");
+      np == 1 ? ""
+              : absl::StrCat(
+                    "env ASAN_OPTIONS=detect_leaks=0 mpirun --allow-run-as-root --oversubscribe --bind-to none -np ",
+                    np, " ");
   return absl::StrCat(mpirun, LOCKSTEP_PROGRAM_PATH, " ", command, " --config ", Config(extra),
                       " run.dir=", dir_.File(name), " ", overrides);
 }

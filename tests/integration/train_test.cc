@@ -89,6 +89,28 @@ TEST_F(TrainTest, BadInputIsOneLineAndExitCodeTwo) {
   EXPECT_THAT(longer.output, HasSubstr("data.max_prompt_tokens"));
 }
 
+TEST_F(TrainTest, WhatPlanRefusesIsRefusedInTheSameWordsBeforeAnythingIsMade) {
+  for (const char* overrides : {"rollout.kv_blocks=1 rollout.max_tokens=100", "rollout.max_tokens=100000",
+                                "rollout.prompts_per_step=2 learner.mini_batches=3", "model.path=/nonexistent"}) {
+    const Outcome plan = Shell(CommandLine("plan", 1, "run", overrides));
+    EXPECT_EQ(plan.exit_code, 2) << plan.output;
+    for (const char* command : {"train", "eval"}) {
+      const Outcome outcome = Shell(CommandLine(command, 1, "run", overrides));
+      EXPECT_EQ(outcome.exit_code, 2);
+      EXPECT_EQ(outcome.output, plan.output);
+    }
+  }
+  EXPECT_FALSE(ReadFile(dir_.File("run/config.yaml")).ok());
+}
+
+TEST_F(TrainTest, SeveralRanksComplainOnce) {
+  const Outcome outcome = Train(3, "run", "rollout.kv_blocks=1 rollout.max_tokens=100");
+  EXPECT_EQ(outcome.exit_code, 2);
+  const size_t first = outcome.output.find("rollout.kv_blocks gives a cache");
+  ASSERT_NE(first, std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find("rollout.kv_blocks gives a cache", first + 1), std::string::npos) << outcome.output;
+}
+
 TEST_F(TrainTest, AProcessRewardThatDiesIsStartedAgain) {
   // Dies on every fifth request of its life; the request is sent again to its successor.
   const std::string script =

@@ -2,13 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "model/load.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/job/commands.h"
-#include "runtime/job/footprint.h"
-#include "runtime/job/plan.h"
-#include "runtime/job/yaml_reader.h"
+#include "runtime/job/job_plan.h"
 
 namespace lockstep::job {
 namespace {
@@ -60,13 +57,15 @@ void PrintFootprint(const RunOptions& options, const Footprint& footprint, std::
   for (const Footprint::Memory& piece : footprint.memory) {
     out << absl::StrFormat("        %-32s %12s  %s\n", piece.what, BytesText(piece.bytes), HolderName(piece.holder));
   }
+  const SampleLimits& limits = footprint.limits;
   out << absl::StrFormat("        the cache has %d blocks of 64 positions\n", footprint.kv_blocks);
-  out << absl::StrFormat("step    %d prompts x %d samples, prompts of %d tokens%s, completions of %d\n",
-                         options.rollout.prompts_per_step, options.rollout.n, footprint.prompt_tokens,
-                         options.data.max_prompt_tokens > 0 ? "" : " (a guess: data.max_prompt_tokens is not set)",
-                         footprint.completion_tokens);
-  out << absl::StrFormat("        at most %s to sample and %s to train\n", FlopsText(footprint.sample_flops),
-                         FlopsText(footprint.train_flops));
+  out << absl::StrFormat("sample  at most %d tokens: prompts of up to %d%s, completions of up to %d\n",
+                         limits.context_tokens(), limits.prompt_tokens,
+                         options.data.max_prompt_tokens > 0 ? "" : " (the default of data.max_prompt_tokens)",
+                         limits.completion_tokens);
+  out << absl::StrFormat("step    %d prompts x %d samples\n", options.rollout.prompts_per_step, options.rollout.n);
+  out << absl::StrFormat("        at most %s to sample and %s to train, with prompts of %d tokens\n",
+                         FlopsText(footprint.sample_flops), FlopsText(footprint.train_flops), footprint.prompt_tokens);
   out << absl::StrFormat("run     %d steps of %d optimizer step%s\n", options.run.steps, options.learner.mini_batches,
                          options.learner.mini_batches == 1 ? "" : "s");
 }
@@ -74,17 +73,14 @@ void PrintFootprint(const RunOptions& options, const Footprint& footprint, std::
 }  // namespace
 
 absl::Status PlanCommand(const ConfigArgs& args, int num_ranks, std::ostream& out) {
-  ASSIGN_OR_RETURN(const Config config, ReadConfig(args.path, args.overrides));
-  const RunOptions& options = config.options;
-  ASSIGN_OR_RETURN(const RankPlan plan, PlanRanks(options, num_ranks));
-  const absl::StatusOr<model::ModelConfig> model = model::LoadConfig(options.model.path);
-  if (!model.ok()) return AddContext(model.status(), "model.path");
-  ASSIGN_OR_RETURN(const Footprint footprint, EstimateFootprint(options, *model));
+  ASSIGN_OR_RETURN(const JobPlan plan, MakeJobPlan(args, num_ranks));
+  const RunOptions& options = plan.options;
+  const Footprint& footprint = plan.footprint;
   out << absl::StrFormat("model   %s: %s, %d layers, %.1f M parameters, context %d, computed in %s\n",
-                         options.model.path, model::ArchitectureName(model->architecture), model->num_layers,
-                         static_cast<double>(footprint.num_parameters) / 1e6, model->max_position_embeddings,
+                         options.model.path, model::ArchitectureName(plan.config.architecture), plan.config.num_layers,
+                         static_cast<double>(footprint.num_parameters) / 1e6, plan.config.max_position_embeddings,
                          DTypeName(options.model.dtype));
-  PrintRanks(options, plan, footprint, out);
+  PrintRanks(options, plan.ranks, footprint, out);
   PrintFootprint(options, footprint, out);
   return absl::OkStatus();
 }

@@ -4,7 +4,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/job/commands.h"
-#include "runtime/job/evaluator.h"
+#include "runtime/job/eval_run.h"
 #include "runtime/job/rollout_worker.h"
 #include "runtime/job/run_ranks.h"
 #include "runtime/job/stop_signal.h"
@@ -12,10 +12,10 @@
 
 namespace lockstep::job {
 
-absl::Status TrainCommand(const ConfigArgs& args) { return RunRanks(args, Train); }
+absl::Status TrainCommand(const ConfigArgs& args) { return RunRanks(args, Needs::kTrain, Train); }
 
 absl::Status EvalCommand(const ConfigArgs& args, std::ostream& out) {
-  return RunRanks(args, [&out](JobParts parts) { return EvaluateModel(std::move(parts), out); });
+  return RunRanks(args, Needs::kEval, [&out](JobParts parts) { return EvaluateModel(std::move(parts), out); });
 }
 
 absl::Status RolloutWorkerCommand(const std::vector<std::string>& arguments) {
