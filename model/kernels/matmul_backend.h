@@ -28,9 +28,10 @@ const char* MatMulBackendName(MatMulBackend backend);  // "own", "onednn"
 // rows. FailedPrecondition says what is missing.
 absl::Status CheckOneDnn(DType dtype, int64_t n, int64_t k);
 
-// Whether oneDNN's bf16 product is the faster one on this machine. With AMX it is, and on AMD cores, which retire
-// vdpbf16ps at the full rate. Intel's cores without AMX retire it at half the rate of a float32 fused multiply-add (81
-// against 168 GFLOP/s a core, measured), of which the own product reaches 145 to 150.
+// Whether oneDNN's product of that type is taken for the faster one on this machine: bf16 with AMX, or on AMD cores,
+// which retire vdpbf16ps at the full rate (by their makers' figures, not yet measured here). Intel's cores without AMX
+// retire it at half the rate of a float32 fused multiply-add (81 against 168 GFLOP/s a core, measured), of which the
+// own product reaches 145 to 150.
 bool OneDnnIsFaster(DType dtype);
 
 // What oneDNN's bits depend on: its version and the instruction set it chooses, e.g. "onednn-2.6.3/avx512_core_bf16".
