@@ -195,11 +195,12 @@ struct ComputeOptions {
     list.Add("threads", &threads,
              "Compute threads of each rank. 0: all CPUs for the learner, shared among the rollout ranks, since they "
              "take turns.");
-    list.AddEnum("matmul", &matmul, kMatMulChoiceNames,
-                 "Who multiplies matrices: own, f32 arithmetic on every machine; onednn, with the machine's bf16 "
-                 "instructions; auto, onednn for bf16 on CPUs with AMX and on AMD's with AVX512_BF16, which run bf16 at "
-                 "full rate, else own. Where onednn's start-up test of equal bits fails, one line in the log says so "
-                 "and own takes over, on all ranks. Bits differ between the two.");
+    list.AddEnum(
+        "matmul", &matmul, kMatMulChoiceNames,
+        "Who multiplies matrices: own, f32 arithmetic on every machine; onednn, with the machine's bf16 "
+        "instructions; auto, onednn for bf16 on CPUs with AMX and on AMD's with AVX512_BF16, which run bf16 at "
+        "full rate, else own. Where onednn's start-up test of equal bits fails, one line in the log says so "
+        "and own takes over, on all ranks. Bits differ between the two.");
   }
   absl::Status Validate() const;
 };
