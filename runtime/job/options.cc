@@ -121,6 +121,13 @@ void RolloutOptions::List(FieldList& list) {
 absl::Status RolloutOptions::Validate() const {
   RETURN_IF_ERROR(AtLeast("rollout.prompts_per_step", prompts_per_step, 1));
   RETURN_IF_ERROR(AtLeast("rollout.n", n, 1));
+  // A step holds all its samples in memory at once.
+  constexpr int64_t kMaxSamples = int64_t{1} << 20;
+  if (const int64_t samples = int64_t{prompts_per_step} * n; samples > kMaxSamples) {
+    return absl::InvalidArgumentError(absl::StrCat("rollout.prompts_per_step is ", prompts_per_step,
+                                                   " and rollout.n is ", n, ", ", samples, " samples a step: at most ",
+                                                   kMaxSamples, " fit; lower one of them"));
+  }
   RETURN_IF_ERROR(AtLeast("rollout.max_batch", max_batch, 1));
   RETURN_IF_ERROR(AtLeast("rollout.prefill_chunk_tokens", prefill_chunk_tokens, 1));
   RETURN_IF_ERROR(AtLeast<int64_t>("rollout.kv_blocks", kv_blocks, 0));

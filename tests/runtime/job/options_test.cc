@@ -95,6 +95,8 @@ TEST(Options, ValidateNamesFieldValueAndWhatIsValid) {
   expect(After([](auto& o) { o.data.train = {""}; }), "data.train holds an empty text");
   expect(After([](auto& o) { o.data.max_prompt_tokens = -2; }), "data.max_prompt_tokens is -2");
   expect(After([](auto& o) { o.rollout.prompts_per_step = 0; }), "rollout.prompts_per_step is 0");
+  expect(After([](auto& o) { o.rollout.n = 100'000'000; }),
+         "rollout.prompts_per_step is 8 and rollout.n is 100000000, 800000000 samples a step");
   expect(After([](auto& o) { o.rollout.max_batch = 0; }), "rollout.max_batch is 0");
   expect(After([](auto& o) { o.rollout.prefill_chunk_tokens = 0; }), "rollout.prefill_chunk_tokens is 0");
   expect(After([](auto& o) { o.rollout.sampling.top_p = 0; }), "rollout.top_p is 0");
